@@ -1,0 +1,1 @@
+"""`make bench`: untildone beside its peers in one table. Not part of the package."""

@@ -1,0 +1,77 @@
+"""Who is measured: each with a script, a venv and the two import statements a user would write."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """One column of the table.
+
+    Attributes:
+        name: Heading of the column.
+        script: File in `bench/contenders` that does the work.
+        constraints: Exact versions of its venv. `None`: no venv, the standard library is enough.
+        requirements: What pip installs there; the wheel of this tree is added for ours.
+        bare: The import statement alone.
+        names: The import statement of a script that uses the loop.
+        ours: Whether it is this tree.
+    """
+
+    name: str
+    script: str
+    constraints: Path | None = None
+    requirements: tuple[str, ...] = ()
+    bare: str
+    names: str
+    ours: bool = False
+
+
+OURS = Contender(
+    name="untildone",
+    script="untildone_wheel.py",
+    constraints=ROOT / "constraints.txt",
+    bare="import untildone",
+    names="from untildone import Agent, run_agent, LoopConfig, tool",
+    ours=True,
+)
+HAND = Contender(
+    name="hand loop",
+    script="hand_loop.py",
+    bare="import asyncio, json",
+    names="import asyncio, json",
+)
+PEERS = (
+    Contender(
+        name="deepcrew-ai",
+        script="deepcrew_ai.py",
+        constraints=HERE / "constraints-deepcrew-ai.txt",
+        requirements=("deepcrew-ai",),
+        bare="import deepcrew",
+        names="from deepcrew import Agent, run_agent, LoopConfig, tool",
+    ),
+    Contender(
+        name="agent-framework",
+        script="agent_framework_core.py",
+        constraints=HERE / "constraints-agent-framework-core.txt",
+        requirements=("agent-framework-core", "agent-framework-openai"),
+        bare="import agent_framework",
+        names="from agent_framework import Agent, AgentLoopMiddleware, tool",
+    ),
+)
+CONTENDERS = (OURS, HAND, *PEERS)
+"""In the order of the columns. The hand loop is what the others are compared with."""
+
+
+def version(contender: Contender) -> str:
+    """The pinned version, or what stands in its place."""
+    if contender.ours:
+        return "this tree"
+    if contender.constraints is None:
+        return f"Python {sys.version.split()[0]}"
+    pins = dict(line.split("==") for line in contender.constraints.read_text().split())
+    return pins[contender.requirements[0]]

@@ -1,0 +1,148 @@
+"""Runs the contenders in turn, again and again, and collects what they print.
+
+One figure of one contender is a list with a value from every round. The rounds are interleaved so
+that a noisy minute of the machine falls on all contenders alike; the median is reported.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.roster import HERE, Contender
+
+SIZES = (1, 10, 100, 1000)
+KINDS = {"turns": SIZES, "observed": SIZES, "iterations": SIZES, "fresh": (100,)}
+LOOPS, MODEL_CALLS, LATENCY_S = 1000, 20, 0.05
+
+ONCE_ABOVE_S = 5.0  # what takes longer than this is measured in the first round only
+TIMEOUT_S = 300.0
+
+ENVIRONMENT = {
+    "OPENAI_API_KEY": "bench",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else its import asks the network, and may wait
+    "NO_PROXY": "127.0.0.1",
+}
+
+
+class Figures:
+    """Samples by row and contender, and the reasons for those that are missing."""
+
+    def __init__(self) -> None:
+        self._samples: dict[tuple[str, str], list[float]] = defaultdict(list)
+        self._missing: dict[tuple[str, str], str] = {}
+
+    def add(self, row: str, contender: Contender, value: float) -> None:
+        """Keep one sample."""
+        self._samples[row, contender.name].append(value)
+
+    def lacks(self, row: str, contender: Contender, reason: str) -> None:
+        """Keep why there will be none."""
+        self._missing[row, contender.name] = reason
+
+    def median(self, row: str, contender: Contender) -> float | None:
+        """The figure to report."""
+        samples = self._samples.get((row, contender.name))
+        return statistics.median(samples) if samples else None
+
+    def why_missing(self, row: str, contender: Contender) -> str:
+        """The reason, where there is no figure."""
+        return self._missing.get((row, contender.name), "not measured")
+
+    def as_json(self) -> dict[str, dict[str, Any]]:
+        """Every sample and every reason, by row and contender."""
+        out: dict[str, dict[str, Any]] = defaultdict(dict)
+        for (row, name), value in [*self._samples.items(), *self._missing.items()]:
+            out[row][name] = value
+        return out
+
+
+class Rounds:
+    """The measuring of one bench run; `interpreters` says which Python runs which contender."""
+
+    def __init__(self, interpreters: Mapping[Contender, Path]) -> None:
+        self.interpreters = interpreters
+        self.figures = Figures()
+        self._sizes = {
+            contender: {kind: list(sizes) for kind, sizes in KINDS.items()}
+            for contender in interpreters
+        }
+
+    def imports(self, count: int) -> None:
+        """Import cost in fresh processes, with asyncio's own apart."""
+        for number, contender in self._turns_taken("imports", count, warm_up=True):
+            statements = {"import.bare": contender.bare, "import.names": contender.names}
+            statements["import.asyncio"] = "import asyncio"
+            for row, statement in statements.items():
+                cost = self._ask(contender, "import_cost.py", statement)
+                if number:
+                    for unit in ("cpu_ms", "modules", "rss_mib"):
+                        self.figures.add(f"{row}.{unit}", contender, cost[unit])
+
+    def cpu(self, count: int, budget_s: float) -> None:
+        """CPU per turn and per iteration at every size."""
+        for _, contender in self._turns_taken("CPU", count):
+            sizes = self._sizes[contender]
+            found = self._ask(contender, contender.script, "cpu", json.dumps(sizes), str(budget_s))
+            for kind, by_size in found.items():
+                self._keep_cpu(contender, kind, by_size)
+
+    def _keep_cpu(self, contender: Contender, kind: str, by_size: dict[str, Any]) -> None:
+        if "missing" in by_size:
+            for row in [*KINDS[kind], "growth"]:
+                self.figures.lacks(f"{kind}.{row}", contender, by_size["missing"])
+            return
+        for size, micros in by_size.items():
+            self.figures.add(f"{kind}.{size}", contender, micros)
+            if int(size) * micros / 1e6 > ONCE_ABOVE_S:
+                self._sizes[contender][kind].remove(int(size))
+        if "1000" in by_size:
+            self.figures.add(f"{kind}.growth", contender, by_size["1000"] / by_size["10"])
+
+    def concurrent(self, count: int) -> None:
+        """A thousand loops at once."""
+        sizes = (str(LOOPS), str(MODEL_CALLS), str(LATENCY_S))
+        slow: set[Contender] = set()
+        for _, contender in self._turns_taken("1,000 loops at once", count):
+            if contender in slow:
+                continue
+            found = self._ask(contender, contender.script, "concurrent", *sizes)
+            for row, value in found.items():
+                self.figures.add(f"concurrent.{row}", contender, value)
+            if found["cpu_s"] > ONCE_ABOVE_S:
+                slow.add(contender)
+
+    def wire(self, count: int) -> None:
+        """Over HTTP to a server on the loopback interface."""
+        for _, contender in self._turns_taken("wire", count):
+            found = self._ask(contender, contender.script, "wire", str(MODEL_CALLS))
+            for row, value in found.items():
+                self.figures.add(f"wire.{row}", contender, value)
+
+    def _turns_taken(
+        self, what: str, count: int, *, warm_up: bool = False
+    ) -> Iterator[tuple[int, Contender]]:
+        for number in range(0 if warm_up else 1, count + 1):
+            print(f"{what}: round {number} of {count}", file=sys.stderr)
+            for contender in self.interpreters:
+                yield number, contender
+
+    def _ask(self, contender: Contender, script: str, *arguments: str) -> dict[str, Any]:
+        """One fresh process; its last line of output is JSON."""
+        command = [self.interpreters[contender], HERE / "contenders" / script, *arguments]
+        done = subprocess.run(
+            command,
+            env=os.environ | ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{contender.name}: {' '.join(map(str, command))}\n{done.stderr}")
+        return json.loads(done.stdout.splitlines()[-1])

@@ -1,0 +1,165 @@
+"""The rows of the table, what untildone aims at in them, and the printing."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bench.roster import HAND, OURS, Contender, version
+from bench.rounds import LATENCY_S, LOOPS, MODEL_CALLS, SIZES, Figures
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        label: What is measured, with its unit.
+        key: The figure.
+        aim: What untildone's own figure should not exceed.
+        less: A figure to take off, of the same contender.
+        compare: Whether a ratio to the hand loop says anything.
+    """
+
+    label: str
+    key: str
+    aim: float | None = None
+    less: str | None = None
+    compare: bool = True
+
+    def value(self, figures: Figures, contender: Contender) -> float | None:
+        """The figure of this contender, if there is one."""
+        value = figures.median(self.key, contender)
+        if value is None or self.less is None:
+            return value
+        return value - (figures.median(self.less, contender) or 0.0)
+
+
+def _import(what: str, key: str, **aims: float) -> Iterator[Row]:
+    yield Row(f"{what}: CPU ms", f"import.{key}.cpu_ms", aims.get("cpu"))
+    if "beyond_asyncio" in aims:
+        label, asyncio_alone = "  of that beyond asyncio, ms", "import.asyncio.cpu_ms"
+        yield Row(label, f"import.{key}.cpu_ms", aims["beyond_asyncio"], asyncio_alone, False)
+    yield Row("  modules loaded", f"import.{key}.modules")
+    yield Row("  resident memory, MiB", f"import.{key}.rss_mib")
+
+
+def _per_unit(kind: str, aim: float) -> Iterator[Row]:
+    for size in SIZES:
+        yield Row(f"N = {size}", f"{kind}.{size}", aim if size == AIM_AT else None)
+    yield Row("N = 1000 over N = 10", f"{kind}.growth", 1.3, compare=False)
+
+
+AIM_AT = 100
+IDEAL_S = MODEL_CALLS * LATENCY_S
+SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
+    (
+        "Import in a fresh process",
+        (
+            *_import("the package", "bare", cpu=30),
+            *_import("the names a script uses", "names", beyond_asyncio=40),
+            *_import("asyncio alone", "asyncio"),
+        ),
+    ),
+    ("CPU µs a turn, one async tool, nobody listening", tuple(_per_unit("turns", 40))),
+    ("CPU µs a turn with queue, time-out and retry", tuple(_per_unit("observed", 80))),
+    (
+        "CPU µs a refine iteration",
+        (*_per_unit("iterations", 25), Row("N = 100, fresh context each time", "fresh.100")),
+    ),
+    (
+        f"{LOOPS:,} loops at once, {MODEL_CALLS} model calls of {LATENCY_S * 1000:.0f} ms each",
+        (
+            Row(f"wall time over the ideal {IDEAL_S:g} s", "concurrent.of_ideal", 1.3),
+            Row("CPU s", "concurrent.cpu_s"),
+            Row("peak resident memory, MiB", "concurrent.peak_rss_mib"),
+            Row("  growth a loop, KiB", "concurrent.kib_per_loop"),
+        ),
+    ),
+    (
+        f"A run of {MODEL_CALLS} model calls over HTTP",
+        (
+            Row("request bodies, KiB", "wire.kib"),
+            Row("CPU µs a turn, client side", "wire.cpu_us"),
+        ),
+    ),
+)
+
+NOTES = """\
+x: ratio to the hand loop, the 25 lines anyone writes. Figures are medians of interleaved rounds.
+Per turn: N turns with a tool call and a closing answer, divided by N; so N = 1 pays for the whole
+  run, and the aim is judged at N = 100. Every turn has other arguments, or the run would be stuck.
+Models are scripted in the process, their replies prepared outside the clock. deepcrew-ai: stands
+  on litellm.acompletion, which is replaced; litellm's own work shows under import and HTTP only.
+  agent-framework: a BaseChatClient, not streamed, which is its default and the cheaper way.
+With queue, time-out and retry: deepcrew-ai has no time-out, it gets the caller's asyncio.timeout.
+Refine: agent-framework keeps the conversation over iterations only with a session, so it gets one;
+  with a fresh context it needs none.
+What costs more than 5 s of CPU is measured once.
+HTTP: an OpenAI-compatible server on the loopback interface; agent-framework by way of
+  agent-framework-openai, the hand loop by http.client. CPU is that of the thread with the loop.
+litellm is kept from fetching its price list at import (LITELLM_LOCAL_MODEL_COST_MAP)."""
+
+
+def lines(figures: Figures, contenders: Sequence[Contender]) -> Iterator[str]:
+    """The table, line by line."""
+    heads = [f"{contender.name} {version(contender)}" for contender in contenders]
+    label_width = max(len(row.label) for _, rows in SECTIONS for row in rows) + 4
+    width = max(21, *(len(head) for head in heads)) + 2
+    yield " " * label_width + "".join(f"{head:>{width}}" for head in heads) + "   aim of untildone"
+    for title, rows in SECTIONS:
+        yield ""
+        yield title
+        for row in rows:
+            cells = "".join(f"{_cell(figures, row, who):>{width}}" for who in contenders)
+            yield f"  {row.label:<{label_width - 2}}{cells}{_aim(figures, row)}".rstrip()
+    yield from _reasons(figures, contenders)
+
+
+def shortfalls(figures: Figures) -> list[str]:
+    """Where untildone misses its aims, in words."""
+    found: list[str] = []
+    for title, rows in SECTIONS:
+        for row in rows:
+            value = row.value(figures, OURS)
+            if row.aim is not None and value is not None and value > row.aim:
+                label = row.label.strip()
+                found.append(f"{title}, {label}: {_number(value)}, aim ≤ {row.aim:g}")
+    return found
+
+
+def _cell(figures: Figures, row: Row, contender: Contender) -> str:
+    value = row.value(figures, contender)
+    if value is None:
+        return "n/a      "
+    hand = row.value(figures, HAND)
+    if not row.compare or not hand or contender is HAND:
+        return f"{_number(value)}        "
+    return f"{_number(value)} x{_number(value / hand):<6}"
+
+
+def _aim(figures: Figures, row: Row) -> str:
+    value = row.value(figures, OURS)
+    if row.aim is None or value is None:
+        return ""
+    return f"   ≤ {row.aim:g} {'met' if value <= row.aim else 'MISSED'}"
+
+
+def _reasons(figures: Figures, contenders: Sequence[Contender]) -> Iterator[str]:
+    reasons = {
+        (title, contender.name, figures.why_missing(row.key, contender))
+        for title, rows in SECTIONS
+        for row in rows
+        for contender in contenders
+        if row.value(figures, contender) is None
+    }
+    if reasons:
+        yield ""
+    for title, name, reason in sorted(reasons):
+        yield f"n/a: {title}: {name}: {reason}"
+
+
+def _number(value: float) -> str:
+    """Three figures, no more: the rest is noise."""
+    for limit, digits in ((10, 2), (100, 1)):
+        if abs(value) < limit:
+            return f"{value:.{digits}f}"
+    return f"{value:,.0f}"

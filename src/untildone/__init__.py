@@ -1,0 +1,181 @@
+"""Run an LLM agent in a loop until the work is done, stop for the right reason, and know which.
+
+The public names are loaded when they are first used, so that ``import untildone`` costs next to
+nothing. A test holds the three lists below together.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from untildone.agent import (
+        CODING,
+        RESEARCH,
+        SIMPLE,
+        Agent,
+        AgentHooks,
+        FallbackChain,
+        LoopConfig,
+        RetryPolicy,
+    )
+    from untildone.domain.errors import (
+        AuthenticationError,
+        BadReplyError,
+        BadRequestError,
+        ConfigError,
+        ConnectionFailedError,
+        CriterionFailedError,
+        GradingError,
+        LoopConfigWarning,
+        LoopConvergedError,
+        LoopUnsatisfiedError,
+        MaxTurnsError,
+        MCPError,
+        MemoryProviderError,
+        ModelError,
+        ModelTimeoutError,
+        OutputParseError,
+        RateLimitError,
+        ResumeError,
+        RunError,
+        ServerError,
+        SkillError,
+        ToolError,
+        UntildoneError,
+        partial_result,
+    )
+    from untildone.domain.exits import ExitReason
+    from untildone.domain.grading import (
+        CriterionContext,
+        CriterionVerdict,
+        LoopOutcome,
+        VerifierFeedback,
+    )
+    from untildone.domain.log_codec import event_from_dict, event_to_dict
+    from untildone.domain.results import AgentResult
+    from untildone.domain.stream import EventType, StreamEvent
+    from untildone.domain.usage import Usage
+    from untildone.models.anthropic_messages import AnthropicModel
+    from untildone.models.openai_chat import OpenAIChatModel
+    from untildone.policy.stuck import StuckDetector, StuckPolicy, StuckSignal, is_stuck
+    from untildone.run import (
+        AgentStream,
+        aclose,
+        resume_agent,
+        run_agent,
+        run_agent_loop,
+        run_agent_sync,
+        search_loop,
+        stream_agent,
+    )
+    from untildone.tools import tool
+    from untildone.verify import Verifier, VerifierConfig
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "agent": "CODING RESEARCH SIMPLE Agent AgentHooks FallbackChain LoopConfig RetryPolicy",
+    "domain.errors": (
+        "AuthenticationError BadReplyError BadRequestError ConfigError ConnectionFailedError "
+        "CriterionFailedError GradingError LoopConfigWarning LoopConvergedError "
+        "LoopUnsatisfiedError MCPError MaxTurnsError MemoryProviderError ModelError "
+        "ModelTimeoutError OutputParseError RateLimitError ResumeError RunError ServerError "
+        "SkillError ToolError UntildoneError partial_result"
+    ),
+    "domain.exits": "ExitReason",
+    "domain.grading": "CriterionContext CriterionVerdict LoopOutcome VerifierFeedback",
+    "domain.log_codec": "event_from_dict event_to_dict",
+    "domain.results": "AgentResult",
+    "domain.stream": "EventType StreamEvent",
+    "domain.usage": "Usage",
+    "models.anthropic_messages": "AnthropicModel",
+    "models.openai_chat": "OpenAIChatModel",
+    "policy.stuck": "StuckDetector StuckPolicy StuckSignal is_stuck",
+    "run": (
+        "AgentStream aclose resume_agent run_agent run_agent_loop run_agent_sync search_loop "
+        "stream_agent"
+    ),
+    "tools": "tool",
+    "verify": "Verifier VerifierConfig",
+}
+_MODULE_OF = {name: module for module, names in _WHERE.items() for name in names.split()}
+
+__all__ = [
+    "CODING",
+    "RESEARCH",
+    "SIMPLE",
+    "Agent",
+    "AgentHooks",
+    "AgentResult",
+    "AgentStream",
+    "AnthropicModel",
+    "AuthenticationError",
+    "BadReplyError",
+    "BadRequestError",
+    "ConfigError",
+    "ConnectionFailedError",
+    "CriterionContext",
+    "CriterionFailedError",
+    "CriterionVerdict",
+    "EventType",
+    "ExitReason",
+    "FallbackChain",
+    "GradingError",
+    "LoopConfig",
+    "LoopConfigWarning",
+    "LoopConvergedError",
+    "LoopOutcome",
+    "LoopUnsatisfiedError",
+    "MCPError",
+    "MaxTurnsError",
+    "MemoryProviderError",
+    "ModelError",
+    "ModelTimeoutError",
+    "OpenAIChatModel",
+    "OutputParseError",
+    "RateLimitError",
+    "ResumeError",
+    "RetryPolicy",
+    "RunError",
+    "ServerError",
+    "SkillError",
+    "StreamEvent",
+    "StuckDetector",
+    "StuckPolicy",
+    "StuckSignal",
+    "ToolError",
+    "UntildoneError",
+    "Usage",
+    "Verifier",
+    "VerifierConfig",
+    "VerifierFeedback",
+    "__version__",
+    "aclose",
+    "event_from_dict",
+    "event_to_dict",
+    "is_stuck",
+    "partial_result",
+    "resume_agent",
+    "run_agent",
+    "run_agent_loop",
+    "run_agent_sync",
+    "search_loop",
+    "stream_agent",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

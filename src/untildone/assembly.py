@@ -1,0 +1,326 @@
+"""How one run is put together: strings and functions become ports, and what is opened is closed.
+
+The doors in ``run.py`` are for callers; the loops in ``engine/`` are for what happens between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from untildone.agent import Agent
+from untildone.domain.bounds import check_count
+from untildone.domain.errors import LoopConvergedError, ResumeError, describe, partial_result
+from untildone.domain.exits import ExitReason
+from untildone.domain.log import ApprovalDecided, At, Log, LogEvent, RunStarted
+from untildone.domain.messages import messages_from_dicts
+from untildone.domain.results import AgentResult
+from untildone.domain.stream import EventType
+from untildone.domain.tools import NO_TOOLS, ToolSpecs
+from untildone.engine.context import Run
+from untildone.engine.ending import ended_properly, give_result
+from untildone.engine.live import EventQueue, LiveStream
+from untildone.engine.opening import fingerprint_of, query_of, rules_for
+from untildone.engine.record import Recorder
+from untildone.engine.refine import refine
+from untildone.engine.worker_pool import WorkerPool
+from untildone.models.metered import MeteredModel, ModelPath
+from untildone.policy.fold import fold
+from untildone.policy.state import RunState
+from untildone.ports import Clock, EventSink, Model, Tool
+
+Messages = Sequence[Mapping[str, Any]]
+Approvals = Mapping[str, bool | str]
+
+
+@dataclass(slots=True, kw_only=True)
+class Options:
+    """What the doors take beside an agent and its messages; see ``run_agent``."""
+
+    tool_defs: Sequence[Any] | None = None
+    queue: EventQueue | None = None
+    agent_id: str | None = None
+    max_sync_tools: int = 32
+    log: EventSink | Sequence[EventSink] = ()
+    clock: Clock | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """The runs around the current code: the innermost one's id, and the queues they will end."""
+
+    run_id: str
+    queues: tuple[EventQueue, ...]
+
+
+_scope: ContextVar[_Scope | None] = ContextVar("untildone_scope", default=None)
+
+
+async def start_run(agent: Agent, messages: Messages, options: Options) -> AgentResult:
+    """A new run from its first event to its end."""
+    entrance = _Entrance(agent, os.urandom(16).hex(), options)
+    return await entrance.watch(lambda: _start(entrance, messages))
+
+
+async def resume_run(agent: Agent, log: Log, approvals: Approvals, options: Options) -> AgentResult:
+    """A logged run, from the end of its log on."""
+    run_id = log[0].at.run if log else ""
+    entrance = _Entrance(agent, run_id, options)
+    return await entrance.watch(lambda: _resume(entrance, log, approvals))
+
+
+async def _start(entrance: _Entrance, messages: Messages) -> AgentResult:
+    given = tuple(messages_from_dicts(messages))
+    agent, outer = entrance.agent, entrance.outer
+    model, tools, specs = entrance.ports()
+    rules = rules_for(agent, agent.loop_config, specs)
+    run = entrance.run(RunState(rules), model, tools, specs)
+    run.query = query_of(given)
+    started = RunStarted(
+        run.at(iteration=0),
+        run.agent_id,
+        model.name,
+        agent.system_prompt,
+        given,
+        fingerprint_of(agent, model.name, rules, specs) if entrance.sinks else "",
+        None if outer is None else outer.run_id,
+    )
+
+    async def work() -> AgentResult:
+        await run.record(started)
+        return await refine(run)
+
+    return await ended_properly(run, work())
+
+
+async def _resume(entrance: _Entrance, log: Log, approvals: Approvals) -> AgentResult:
+    started = log[0] if log else None
+    if not isinstance(started, RunStarted):
+        raise ResumeError("the log has no beginning: its first event must be RunStarted")
+    agent = entrance.agent
+    model, tools, specs = entrance.ports()
+    rules = rules_for(agent, agent.loop_config, specs)
+    if started.fingerprint not in ("", fingerprint_of(agent, model.name, rules, specs)):
+        raise ResumeError(
+            f"run {started.at.run} was started with another configuration than agent"
+            f" {agent.name!r} has now; resume it with the agent, tools and loop_config that it"
+            " was started with"
+        )
+    state = fold(rules, log)
+    run = entrance.run(state, model, tools, specs)
+    run.query = query_of(started.messages)
+    run.agent_id = started.agent_id
+    for decided in _decisions(run, approvals):
+        run.record.note(decided)
+    if state.ended is not None:
+        return give_result(run)
+    return await ended_properly(run, refine(run))
+
+
+class _Entrance:
+    """One run's way in and out: what is opened here is closed here, and its queue always ends."""
+
+    __slots__ = ("_live", "_options", "_pool", "_run_id", "agent", "outer", "sinks")
+
+    def __init__(self, agent: Agent, run_id: str, options: Options) -> None:
+        self.agent = agent
+        self.outer = _scope.get()
+        self.sinks = list(options.log) if isinstance(options.log, Sequence) else [options.log]
+        self._run_id = run_id
+        self._options = options
+        self._live = (
+            None
+            if options.queue is None
+            else LiveStream(options.queue, options.agent_id or agent.name)
+        )
+        self._pool = WorkerPool(options.max_sync_tools)
+
+    async def watch(self, work: Callable[[], Awaitable[AgentResult]]) -> AgentResult:
+        """Awaits the run and ends its queue in the way that fits how it ended.
+
+        The queue of a run around this one is left open: that run ends it.
+        """
+        outer, queue = self.outer, self._options.queue
+        outer_queues = () if outer is None else outer.queues
+        queues = outer_queues if queue is None else (*outer_queues, queue)
+        token = _scope.set(_Scope(self._run_id, queues))
+        try:
+            if self._live is None or any(queue is known for known in outer_queues):
+                check_count("max_sync_tools", self._options.max_sync_tools)
+                return await work()
+            return await self._ending_queue(self._live, work)
+        finally:
+            _scope.reset(token)
+            self._pool.close()
+
+    async def _ending_queue(
+        self, live: LiveStream, work: Callable[[], Awaitable[AgentResult]]
+    ) -> AgentResult:
+        try:
+            check_count("max_sync_tools", self._options.max_sync_tools)
+            result = await work()
+            await live.end(EventType.DONE, _done_view(result))
+        except LoopConvergedError as error:
+            if error.run_id == self._run_id:
+                await live.end(EventType.DONE, _done_view(error.result))
+            else:
+                await live.end(EventType.ERROR, _error_view(error))
+            raise
+        except Exception as error:
+            await live.end(EventType.ERROR, _error_view(error))
+            raise
+        except BaseException as error:
+            live.end_now(EventType.ERROR, _error_view(error))
+            raise
+        return result
+
+    def ports(self) -> tuple[Model, dict[str, Tool], ToolSpecs]:
+        """The model and the tools; tools are discovered here, once a run."""
+        given = self._options.tool_defs
+        tools = collect(self.agent.tools if given is None else given)
+        specs = ToolSpecs([tool.spec for tool in tools.values()]) if tools else NO_TOOLS
+        return resolve(self.agent.model), tools, specs
+
+    def run(self, state: RunState, model: Model, tools: dict[str, Tool], specs: ToolSpecs) -> Run:
+        """The run around a state."""
+        agent, run_id = self.agent, self._run_id
+        recorder = Recorder(state, self.sinks, self._live)
+
+        def at_now() -> At:
+            return At(run_id, state.iteration)
+
+        path = _model_path(agent, model, recorder, at_now, self._options.clock)
+        return Run(
+            agent=agent,
+            loop=agent.loop_config,
+            run_id=run_id,
+            agent_id=self._options.agent_id or agent.name,
+            query="",
+            record=recorder,
+            worker=_with_fallback(agent, path),
+            judge_model=path,
+            tools=tools,
+            specs=specs,
+            offload=self._pool,
+        )
+
+
+def resolve(model: str | Model) -> Model:
+    """A model string as a model; a model as it is.
+
+    Raises:
+        ConfigError: The string names no known provider, or its key is missing.
+    """
+    if not isinstance(model, str):
+        return model
+    from untildone.models.providers import resolve_model
+
+    return resolve_model(model)
+
+
+def collect(items: Sequence[Any]) -> dict[str, Tool]:
+    """Functions and tools as tools by name.
+
+    Raises:
+        ConfigError: Something is no tool, or two have one name.
+    """
+    if not items:
+        return {}
+    from untildone.tools import collect_tools
+
+    return collect_tools(items)
+
+
+def _model_path(
+    agent: Agent,
+    model: Model,
+    recorder: Recorder,
+    at_now: Callable[[], At],
+    clock: Clock | None,
+) -> ModelPath:
+    """Each try is timed and metered; retries go around that."""
+
+    def wrap(inner: Model) -> Model:
+        if agent.timeout_s is not None:
+            from untildone.models.timeout import TimeoutModel
+
+            inner = TimeoutModel(inner, agent.timeout_s)
+        metered = MeteredModel(inner, recorder, at_now)
+        policy = agent.retry_policy
+        if policy is None:
+            return metered
+        from untildone.models.clock import SystemClock
+        from untildone.models.retrying import RetryingModel
+
+        return RetryingModel(metered, policy, clock or SystemClock())
+
+    return ModelPath(model, wrap, resolve)
+
+
+def _with_fallback(agent: Agent, path: ModelPath) -> Model:
+    chain = agent.fallback_chain
+    if chain is None or not chain.models:
+        return path
+    from untildone.models.fallback import FallbackModel
+
+    return FallbackModel([path, *(path.using(model) for model in chain.models)])
+
+
+def _decisions(run: Run, approvals: Approvals) -> list[LogEvent]:
+    """The decisions as events; one for a call that does not wait is refused by name."""
+    waiting = dict(_waiting_calls(run))
+    decided: list[LogEvent] = []
+    for call_id, answer in approvals.items():
+        if call_id not in waiting:
+            known = ", ".join(sorted(waiting)) or "none"
+            raise ResumeError(
+                f"no call {call_id!r} waits for approval in run {run.run_id}; waiting: {known}"
+            )
+        at, index = waiting[call_id]
+        reason = answer if isinstance(answer, str) else None
+        decided.append(ApprovalDecided(at, index, answer is True, reason))
+    return decided
+
+
+def _waiting_calls(run: Run) -> list[tuple[str, tuple[At, int]]]:
+    state = run.state
+    return [
+        (
+            agent_run.calls[index].id,
+            (At(run.run_id, state.iteration, branch, agent_run.turns), index),
+        )
+        for branch, agent_run in enumerate(state.runs)
+        for index, decision in agent_run.approvals.items()
+        if decision is None
+    ]
+
+
+def _done_view(result: AgentResult | None) -> dict[str, Any]:
+    if result is None:
+        return {}
+    return {
+        "exit_reason": None if result.exit_reason is None else result.exit_reason.value,
+        "final_text": result.text,
+        "loop_iterations": result.loop_iterations,
+        "best_iteration": result.best_iteration,
+        "turns": result.turns,
+        "input_tokens": result.input_tokens,
+        "output_tokens": result.output_tokens,
+    }
+
+
+def _error_view(error: BaseException) -> dict[str, Any]:
+    result = partial_result(error)
+    reason = None if result is None else result.exit_reason
+    if reason is None:
+        cancelled = isinstance(error, asyncio.CancelledError)
+        reason = ExitReason.CANCELLED if cancelled else ExitReason.ERROR
+    return {
+        "message": describe(error),
+        "error_type": getattr(error, "error_type", type(error).__name__),
+        "exit_reason": reason.value,
+    }

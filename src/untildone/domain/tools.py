@@ -1,0 +1,74 @@
+"""What a model is told of a tool, and how a call of it counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolTraits:
+    """How calls of a tool are to be read by the stuck detector and by a resume.
+
+    Attributes:
+        polling: An unchanged answer is not a repeat.
+        idempotent: Running a call twice does what running it once does; a resumed run may run a
+            call again of which it does not know whether it was finished.
+        nondeterministic: Only the call counts for novelty, not the wording of its result.
+        volatile: Fields of the arguments or of a JSON result that comparing leaves out.
+    """
+
+    polling: bool = False
+    idempotent: bool = False
+    nondeterministic: bool = False
+    volatile: tuple[str, ...] = ()
+
+
+PLAIN_TRAITS = ToolTraits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """A tool as a model sees it.
+
+    Attributes:
+        name: Unique in a run; letters, digits, ``_`` and ``-``, at most 64.
+        description: What it does and when to use it.
+        parameters: JSON Schema of the arguments, an object.
+        traits: How its calls count.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    traits: ToolTraits = PLAIN_TRAITS
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tool in OpenAI form."""
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": self.parameters,
+            },
+        }
+
+
+@dataclass(slots=True, eq=False)
+class ToolSpecs:
+    """The tools of one run, encoded once."""
+
+    specs: Sequence[ToolSpec] = ()
+    _wire_json: bytes | None = field(default=None, repr=False)
+
+    def wire_json(self) -> bytes:
+        """All tools as a JSON array in OpenAI form."""
+        if self._wire_json is None:
+            self._wire_json = json.dumps([spec.to_dict() for spec in self.specs]).encode()
+        return self._wire_json
+
+
+NO_TOOLS = ToolSpecs()

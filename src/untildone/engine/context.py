@@ -1,0 +1,94 @@
+"""What one run has at hand: its configuration, its state, and the ports it may use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from untildone.agent import Agent, LoopConfig
+from untildone.domain.errors import LoopConvergedError
+from untildone.domain.log import At
+from untildone.domain.results import AgentResult
+from untildone.domain.tools import ToolSpecs
+from untildone.engine.record import Recorder
+from untildone.policy.outcome import iteration_result, update_totals
+from untildone.policy.rules import LoopRules
+from untildone.policy.state import RunState
+from untildone.ports import Model, Offload, RunModel, Tool
+
+
+@dataclass(slots=True)
+class Run:
+    """One run. Made by the doors (``run.py``), used by the loops; never shared between runs.
+
+    Attributes:
+        agent: What a person configured.
+        loop: Its refine loop, if any.
+        agent_id: How events name the agent.
+        query: The text of the caller's last user message.
+        record: The only way to change ``state``.
+        worker: The model, metered, with retries.
+        judge_model: The same path for those who judge.
+        tools: The tools by name.
+        specs: The tools as the model is told of them.
+        offload: Runs blocking functions in the run's pool.
+        failure: What a judge raised, while it is needed to end the run.
+        early: The ``LoopConvergedError`` that a predicate raised, likewise.
+    """
+
+    agent: Agent
+    loop: LoopConfig | None
+    run_id: str
+    agent_id: str
+    query: str
+    record: Recorder
+    worker: Model
+    judge_model: RunModel
+    tools: Mapping[str, Tool]
+    specs: ToolSpecs
+    offload: Offload
+    failure: BaseException | None = None
+    early: LoopConvergedError | None = None
+    _judged: AgentResult | None = None
+    _here: At | None = None
+
+    @property
+    def state(self) -> RunState:
+        """The run's state; changed by ``record`` alone."""
+        return self.record.state
+
+    @property
+    def loop_rules(self) -> LoopRules:
+        """The refine loop's rules; only asked inside one."""
+        loop = self.state.rules.loop
+        if loop is None:
+            msg = "a run without a refine loop has no loop rules"
+            raise RuntimeError(msg)
+        return loop
+
+    def at(self, *, iteration: int | None = None, branch: int = 0, turn: int = 0) -> At:
+        """A place in this run; the current iteration where none is given."""
+        number = self.record.state.iteration if iteration is None else iteration
+        here = self._here
+        if here is None or here.iteration != number:
+            here = self._here = At(self.run_id, number)
+        return At(self.run_id, number, branch, turn) if branch or turn else here
+
+    def judged_result(self) -> AgentResult:
+        """The current iteration's result: the same object for all who judge it."""
+        state = self.state
+        result = self._judged
+        if result is None or result.loop_iterations != state.iteration:
+            result = self._judged = iteration_result(state)
+        else:
+            update_totals(result, state)
+        return result
+
+    def sampling_params(self, at: At) -> Mapping[str, Any]:
+        """The agent's extra parameters; a seed is moved on, so that none is used twice."""
+        params = self.agent.extra_params
+        seed = params.get("seed") if params else None
+        if not isinstance(seed, int) or at.iteration <= 1:
+            return params
+        return {**params, "seed": seed + at.iteration - 1}

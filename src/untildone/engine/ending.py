@@ -1,0 +1,112 @@
+"""The end of a run: its last event, and what its caller gets, a result or an exception."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+from untildone.domain.errors import (
+    CriterionFailedError,
+    LoopConvergedError,
+    LoopUnsatisfiedError,
+    MaxTurnsError,
+    RunError,
+    attach_partial_result,
+    describe,
+)
+from untildone.domain.exits import ExitReason
+from untildone.domain.log import RunEnded
+from untildone.domain.results import AgentResult
+from untildone.engine.context import Run
+from untildone.policy.outcome import final_result
+
+
+async def end_run(run: Run, reason: ExitReason) -> AgentResult:
+    """Records the end for ``reason`` and gives the result, or raises what the reason calls for."""
+    error = _error_text(run, reason)
+    await run.record(RunEnded(run.at(), reason, error))
+    return give_result(run)
+
+
+def give_result(run: Run) -> AgentResult:
+    """What the caller of an ended run gets."""
+    state = run.state
+    ended = state.ended
+    if ended is None:
+        msg = "the run has not ended"
+        raise RuntimeError(msg)
+    result = final_result(state, ended.reason, ended.error)
+    loop = state.rules.loop
+    match ended.reason:
+        case ExitReason.STOP_CONDITION:
+            raise _early_exit(run, result)
+        case ExitReason.UNSATISFIED:
+            msg = f"no iteration of {result.loop_iterations} was accepted"
+            raise LoopUnsatisfiedError(msg, result)
+        case ExitReason.CRITERION_ERROR if loop is not None and loop.fail_on_criterion_error:
+            error = run.failure or CriterionFailedError(ended.error or "a criterion failed")
+            attach_partial_result(error, result)
+            raise error
+        case ExitReason.MAX_TURNS if state.rules.raise_on_max_turns:
+            raise _max_turns_error(run, result)
+        case ExitReason.ERROR if state.runs and state.current.exit is ExitReason.MAX_TURNS:
+            raise _max_turns_error(run, result)
+        case ExitReason.ERROR | ExitReason.CANCELLED:
+            msg = f"run {run.run_id} has already ended: {ended.reason} ({ended.error})"
+            raise RunError(msg, result)
+        case _:
+            return result
+
+
+async def ended_properly(run: Run, work: Awaitable[AgentResult]) -> AgentResult:
+    """Awaits the loop; whatever it raises, the run is ended first and the best so far kept."""
+    try:
+        return await work
+    except asyncio.CancelledError as error:
+        _end_raising(run, ExitReason.CANCELLED, error)
+        raise
+    except Exception as error:
+        _end_raising(run, ExitReason.ERROR, error)
+        raise
+    except BaseException as error:
+        _end_raising(run, ExitReason.CANCELLED, error)
+        raise
+
+
+def _end_raising(run: Run, reason: ExitReason, error: BaseException) -> None:
+    """The first terminal cause wins: a run that has ended stays as it ended."""
+    state = run.state
+    if state.ended is None:
+        run.record.note(RunEnded(run.at(), reason, describe(error)))
+    ended = state.ended
+    if ended is not None:
+        attach_partial_result(error, final_result(state, ended.reason, ended.error))
+
+
+def _error_text(run: Run, reason: ExitReason) -> str | None:
+    closed = run.state.closed
+    if reason is ExitReason.CRITERION_ERROR and closed is not None:
+        return closed.error
+    if reason is ExitReason.ERROR:
+        return f"MaxTurnsError: {_max_turns_text(run)}"
+    return None
+
+
+def _early_exit(run: Run, result: AgentResult) -> LoopConvergedError:
+    """The caller's own error where a predicate raised one, so that what it carries is kept."""
+    error = run.early or LoopConvergedError(result)
+    if error.result is None:
+        error.result = result
+    error.run_id = run.run_id
+    return error
+
+
+def _max_turns_error(run: Run, result: AgentResult) -> MaxTurnsError:
+    return MaxTurnsError(_max_turns_text(run), result)
+
+
+def _max_turns_text(run: Run) -> str:
+    return (
+        f"agent {run.agent.name!r} used all {run.state.rules.max_turns} turns without finishing;"
+        " raise max_turns, split the task, or use on_max_turns='return'"
+    )

@@ -1,0 +1,165 @@
+"""Those who judge an answer: predicates, the verifier, criteria.
+
+What one of them raises ends the loop at once; nothing is taken for a verdict that is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from typing import Any, assert_never
+
+from untildone.agent import LoopConfig, criterion_name
+from untildone.domain.errors import LoopConvergedError, describe
+from untildone.domain.grading import CriterionContext, CriterionVerdict
+from untildone.domain.log import At, CriterionJudged, Graded, PredicateJudged
+from untildone.domain.results import AgentResult
+from untildone.engine.cancellation import is_being_cancelled
+from untildone.engine.context import Run
+from untildone.policy.feedback import grade_in_words
+from untildone.policy.grading import checked_confidence, graded, judged
+from untildone.policy.iteration import decide_failed
+from untildone.policy.steps import AskConvergence, AskCriterion, AskStopCondition, Grade
+from untildone.ports import Grader
+
+_log = logging.getLogger("untildone")
+
+Judgement = AskStopCondition | Grade | AskConvergence | AskCriterion
+
+
+async def judge(run: Run, step: Judgement) -> None:
+    """Asks one judge and records its answer; a failing one closes the iteration."""
+    at = run.at()
+    result = run.judged_result()
+    try:
+        event = await _ask(run, step, at, result)
+    except LoopConvergedError as error:
+        if error.run_id is not None:
+            # Another run's success, which its caller did not catch; it says nothing of this one.
+            await _fail(run, step, error)
+            return
+        run.early = error
+        event = PredicateJudged(at, "stop_condition", True, checked_confidence(result.confidence))
+    except asyncio.CancelledError as error:
+        if is_being_cancelled():
+            raise
+        await _fail(run, step, error)
+        return
+    except Exception as error:
+        await _fail(run, step, error)
+        return
+    await run.record(event)
+
+
+async def _ask(
+    run: Run, step: Judgement, at: At, result: AgentResult
+) -> PredicateJudged | Graded | CriterionJudged:
+    loop = _loop(run)
+    match step:
+        case AskStopCondition():
+            met = await _predicate(loop.stop_condition, result)
+            return PredicateJudged(at, "stop_condition", met, checked_confidence(result.confidence))
+        case AskConvergence():
+            met = await _predicate(loop.convergence_fn, result)
+            return PredicateJudged(at, "convergence_fn", met, checked_confidence(result.confidence))
+        case Grade():
+            return await _grade(run, at, loop.verifier, result)
+        case AskCriterion(index):
+            criterion = loop.criteria[index]
+            answer = await _criterion(run, at, criterion, result)
+            return judged(at, index, criterion_name(criterion), answer)
+        case _:
+            assert_never(step)
+
+
+async def _predicate(predicate: Any, result: AgentResult) -> bool:
+    """A predicate's answer; an awaitable is awaited, never taken as true."""
+    answer = predicate(result)
+    if isinstance(answer, bool):
+        return answer
+    return bool(await answer if inspect.isawaitable(answer) else answer)
+
+
+async def _grade(run: Run, at: At, grader: Grader | None, result: AgentResult) -> Graded:
+    if grader is None:
+        msg = "a grade was asked for without a verifier"
+        raise RuntimeError(msg)
+    feedback = await grader.evaluate(run.query, result, default_model=run.judge_model)
+    return graded(at, feedback, grader.threshold, result.confidence)
+
+
+async def _criterion(run: Run, at: At, criterion: Any, result: AgentResult) -> object:
+    if _is_grader(criterion):
+        return await _grader_as_criterion(run, at, criterion, result)
+    evaluate = getattr(criterion, "evaluate", criterion)
+    answer = evaluate(_context(run, result))
+    if isinstance(answer, bool | CriterionVerdict):
+        return answer
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _is_grader(criterion: Any) -> bool:
+    return hasattr(criterion, "threshold") and hasattr(criterion, "evaluate")
+
+
+async def _grader_as_criterion(
+    run: Run, at: At, grader: Grader, result: AgentResult
+) -> CriterionVerdict:
+    """A verifier among the criteria: a pass is confirmed, the score chooses nothing."""
+    for _ in range(1 + grader.confirmations):
+        grade = await _grade(run, at, grader, result)
+        if not grade.converged:
+            return CriterionVerdict(satisfied=False, feedback=grade_in_words(grade) or None)
+    return CriterionVerdict(satisfied=True)
+
+
+def _context(run: Run, result: AgentResult) -> CriterionContext:
+    state = run.state
+    return CriterionContext(
+        iteration=state.iteration,
+        result=result,
+        original=() if state.started is None else state.started.messages,
+        feedback_log=tuple(state.feedback_log),
+        agent_name=run.agent.name,
+        query=run.query,
+        model=run.judge_model,
+    )
+
+
+async def _fail(run: Run, step: Judgement, error: BaseException) -> None:
+    name, index = _name_of(_loop(run), step)
+    run.failure = error
+    _log.warning(
+        "%s of agent %r raised in iteration %d: %s",
+        name,
+        run.agent.name,
+        run.state.iteration,
+        describe(error),
+    )
+    await run.record(
+        decide_failed(
+            run.state, run.loop_rules, run.at(), name=name, index=index, error=describe(error)
+        )
+    )
+
+
+def _name_of(loop: LoopConfig, step: Judgement) -> tuple[str, int | None]:
+    match step:
+        case AskStopCondition():
+            return "stop_condition", None
+        case AskConvergence():
+            return "convergence_fn", None
+        case Grade():
+            return "verifier", None
+        case AskCriterion(index):
+            return criterion_name(loop.criteria[index]), index
+        case _:
+            assert_never(step)
+
+
+def _loop(run: Run) -> LoopConfig:
+    if run.loop is None:
+        msg = "nothing is judged outside a refine loop"
+        raise RuntimeError(msg)
+    return run.loop

@@ -1,0 +1,199 @@
+"""What live readers see: a view of the log, text as it comes, and an end that always arrives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from untildone.domain.log import (
+    AgentRunEnded,
+    ApprovalRequested,
+    At,
+    Graded,
+    IterationEnded,
+    IterationStarted,
+    LogEvent,
+    ModelCallReplied,
+    Nudged,
+    RunStarted,
+    ToolFinished,
+)
+from untildone.domain.messages import ToolCall
+from untildone.domain.requests import (
+    Delta,
+    DeltaSink,
+    FallbackTriggered,
+    RetryAttempt,
+    TextDelta,
+    ThinkingDelta,
+)
+from untildone.domain.stream import EventType, StreamEvent
+from untildone.policy.outcome import shown_arguments
+from untildone.policy.state import RunState
+
+EventQueue = asyncio.Queue[Any]
+"""Holds ``StreamEvent``s and, last, ``None``."""
+
+
+class LiveStream:
+    """One run's events on their way into a queue. A bounded queue slows the run, losing nothing."""
+
+    __slots__ = ("_agent_id", "_ended", "_last_shown", "_many", "_queue")
+
+    def __init__(self, queue: EventQueue, agent_id: str, *, many: bool = False) -> None:
+        self._queue = queue
+        self._agent_id = agent_id
+        self._many = many
+        self._last_shown = False
+        self._ended = False
+
+    async def publish(self, event: LogEvent, state: RunState) -> None:
+        """Shows what a log event means to a reader, if anything; ``state`` is after the event."""
+        for kind, data in _view(event, state):
+            await self._put(kind, data, event.at)
+
+    def delta_sink(self, at: At) -> DeltaSink:
+        """Takes the pieces of one model call."""
+
+        async def take(delta: Delta) -> None:
+            kind, data = _view_delta(delta)
+            await self._put(kind, data, at)
+
+        return take
+
+    async def show(self, kind: EventType, data: dict[str, Any]) -> None:
+        """Shows an event that is not in the log."""
+        await self._queue.put(StreamEvent(kind, data, self._agent_id))
+
+    async def end(self, kind: EventType, data: dict[str, Any]) -> None:
+        """Shows the last event, DONE or ERROR, then the end mark."""
+        await self._queue.put(StreamEvent(kind, data, self._agent_id))
+        self._last_shown = True
+        await self._queue.put(None)
+        self._ended = True
+
+    def end_now(self, kind: EventType, data: dict[str, Any]) -> None:
+        """Ends the queue of a cancelled run without waiting for a reader who may have left.
+
+        Where the queue is full, the last event and the end mark take the place of the oldest.
+        """
+        if self._ended:
+            return
+        self._ended = True
+        last = [] if self._last_shown else [StreamEvent(kind, data, self._agent_id)]
+        if self._queue.maxsize == 1:
+            last = []
+        for item in (*last, None):
+            while self._queue.full():
+                self._queue.get_nowait()
+            self._queue.put_nowait(item)
+
+    async def _put(self, kind: EventType, data: dict[str, Any], at: At) -> None:
+        if self._many:
+            data["branch"] = at.branch
+        await self._queue.put(StreamEvent(kind, data, self._agent_id))
+
+
+def _view(event: LogEvent, state: RunState) -> Iterator[tuple[EventType, dict[str, Any]]]:  # noqa: C901
+    match event:
+        case ModelCallReplied(purpose="worker"):
+            for call in event.message.tool_calls:
+                yield EventType.TOOL_CALL, _call_view(call)
+        case ToolFinished():
+            yield _answer_view(event)
+        case RunStarted() if state.rules.loop is None:
+            yield EventType.AGENT_START, {"model": event.model}
+        case IterationStarted():
+            model = state.started.model if state.started is not None else ""
+            yield EventType.AGENT_START, {"model": model, "iteration": event.at.iteration}
+        case AgentRunEnded():
+            yield EventType.AGENT_DONE, _agent_done_view(event, state)
+        case Nudged():
+            data = {"text": event.text, "rule": event.rule, "evidence": event.evidence}
+            yield EventType.NUDGED, data
+        case Graded() if _is_final_grade(state):
+            yield EventType.VERIFIER_SCORED, _grade_view(state)
+        case IterationEnded():
+            yield EventType.LOOP_ITERATION, _iteration_view(event)
+        case ApprovalRequested():
+            call = ToolCall(event.call_id, event.tool, event.arguments)
+            yield EventType.APPROVAL_REQUESTED, _call_view(call)
+        case _:
+            return
+
+
+def _view_delta(delta: Delta) -> tuple[EventType, dict[str, Any]]:
+    match delta:
+        case TextDelta(text):
+            return EventType.TEXT_DELTA, {"chunk": text}
+        case ThinkingDelta(text):
+            return EventType.THINKING_DELTA, {"chunk": text}
+        case RetryAttempt():
+            return EventType.RETRY_ATTEMPT, {
+                "attempt": delta.attempt,
+                "model": delta.model,
+                "delay": delta.delay_s,
+                "discard_chars": delta.discard_chars,
+                "error": delta.error,
+            }
+        case FallbackTriggered():
+            return EventType.FALLBACK_TRIGGERED, {
+                "from_model": delta.from_model,
+                "to_model": delta.to_model,
+                "discard_chars": delta.discard_chars,
+                "error": delta.error,
+            }
+
+
+def _call_view(call: ToolCall) -> dict[str, Any]:
+    return {"tool": call.name, "args": shown_arguments(call.arguments), "call_id": call.id}
+
+
+def _answer_view(event: ToolFinished) -> tuple[EventType, dict[str, Any]]:
+    data: dict[str, Any] = {"tool": event.tool, "result": event.text, "call_id": event.call_id}
+    if event.denied:
+        return EventType.TOOL_DENIED, data
+    data["is_error"] = event.is_error
+    return EventType.TOOL_RESULT, data
+
+
+def _agent_done_view(event: AgentRunEnded, state: RunState) -> dict[str, Any]:
+    return {
+        "input_tokens": state.input_tokens,
+        "output_tokens": state.output_tokens,
+        "turns": state.runs[event.at.branch].turns,
+        "exit_reason": event.reason.value,
+    }
+
+
+def _is_final_grade(state: RunState) -> bool:
+    loop, grade = state.rules.loop, state.grade
+    if loop is None or grade is None:
+        return False
+    return not grade.converged or state.gradings > loop.confirmations
+
+
+def _grade_view(state: RunState) -> dict[str, Any]:
+    grade = state.grade
+    if grade is None:
+        return {}
+    return {"iteration": state.iteration, "score": grade.score, "issues": list(grade.issues)}
+
+
+def _iteration_view(event: IterationEnded) -> dict[str, Any]:
+    """S3's LoopIterationCompleted. No feedback text: a record of it may be public."""
+    return {
+        "iteration": event.at.iteration,
+        "converged": event.converged,
+        "continued": event.continued,
+        "continued_by": event.continued_by,
+        "has_feedback": event.has_feedback,
+        "failed_criterion": event.failed_criterion,
+        "criterion_index": event.criterion_index,
+        "ceiling_reached": event.ceiling_reached,
+        "fails_run": event.fails_run,
+        "score": event.score,
+        "agent_exit": event.agent_exit.value if event.agent_exit is not None else None,
+        "early_stop": event.early_stop,
+    }

@@ -1,0 +1,1 @@
+"""Models: wire adapters, one protocol each, and wrappers around the ``Model`` port."""

@@ -1,0 +1,141 @@
+"""Where a model is served and how long to wait for it. Pure data: nothing here sends anything.
+
+It is also the one place that knows the secrets of a request, so that whatever is shown to people
+(errors, ``repr``) goes through ``Endpoint.clean``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+from untildone.domain.errors import ConfigError
+
+_LONGEST_SHOWN: Final = 300
+_SHORTEST_SECRET: Final = 6
+# What keys look like, also the half-masked ones that providers quote back: sk-proj-ab***yz.
+_KEY_SHAPE: Final = re.compile(
+    r"\b(?:sk|pk|rk|gsk|xai|fw|tgp|csk|nvapi|key|AIza)(?:[-_]|(?<=AIza))[\w*.•…-]{5,}|\bAIza[\w*-]{5,}"
+    r"|\bBearer\s+[^\s\"',]{6,}",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTimeouts:
+    """How long the wires wait, in seconds; None waits without end.
+
+    Comments that only keep a connection alive do not count as an answer; time in which a slow
+    reader of the stream makes the wire wait counts for none of them.
+
+    Attributes:
+        connect_s: For a connection, name look-up and TLS included.
+        first_token_s: From then to the first piece of the reply.
+        between_tokens_s: Between two pieces of it.
+        total_s: For the whole reply.
+
+    Raises:
+        ConfigError: A value is not a positive number.
+    """
+
+    connect_s: float | None = 10.0
+    first_token_s: float | None = 120.0
+    between_tokens_s: float | None = 60.0
+    total_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("connect_s", "first_token_s", "between_tokens_s", "total_s"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+                raise ConfigError(
+                    f"ModelTimeouts.{name} is {value!r}; it must be a number of seconds greater"
+                    " than 0, or None to wait without end"
+                )
+            if not math.isfinite(value):
+                raise ConfigError(
+                    f"ModelTimeouts.{name} is {value!r}; use None to wait without end"
+                )
+
+
+DEFAULT_TIMEOUTS: Final = ModelTimeouts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where one model's requests go.
+
+    Attributes:
+        model: How errors name the model, for example ``openai/gpt-4o-mini``.
+        url: The full address requests are posted to.
+        base_url: What the user configured, as shown in errors.
+        headers: Sent with each request; may hold a key, so never shown.
+        timeouts: How long to wait.
+        key_variable: The environment variable of the key, where there is one.
+        advice: What to check when nothing answers there.
+    """
+
+    model: str
+    url: str
+    base_url: str
+    headers: Mapping[str, str] = field(repr=False)
+    timeouts: ModelTimeouts = DEFAULT_TIMEOUTS
+    key_variable: str | None = None
+    advice: str = "check the address and that the server is running"
+
+    def clean(self, text: str, *, longest: int = _LONGEST_SHOWN) -> str:
+        """Text from outside made fit to be shown: one line, shortened, without any key."""
+        text = " ".join(text.split())
+        for value in self.headers.values():
+            secret = value.removeprefix("Bearer ")
+            if len(secret) >= _SHORTEST_SECRET:
+                text = text.replace(secret, "[key]")
+        text = _KEY_SHAPE.sub("[key]", text)
+        return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def shown_url(url: str) -> str:
+    """An address without user name, password and query."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def checked_base_url(url: str, *, setting: str = "base_url") -> str:
+    """The address without a slash at its end.
+
+    Raises:
+        ConfigError: It is no http or https address with a host.
+    """
+    text = url.strip().rstrip("/")
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+        _ = parts.port  # raises where it is no number
+    except ValueError:
+        usable = False
+    if not usable or any(mark.isspace() for mark in text):
+        raise ConfigError(
+            f"{setting} is {url!r:.120}; it must be an address such as"
+            " 'https://api.example.com/v1' or 'http://127.0.0.1:8000/v1'"
+        )
+    return text
+
+
+def checked_key(key: str, *, source: str) -> str:
+    """The key without the blanks that copying brings along; errors never show it.
+
+    Raises:
+        ConfigError: It holds characters that no HTTP header can carry.
+    """
+    key = key.strip()
+    if not key.isascii() or not key.isprintable():
+        raise ConfigError(
+            f"{source} holds characters that no key has (a line break, a quote mark from a text"
+            " program?); copy the key again"
+        )
+    return key

@@ -1,0 +1,202 @@
+"""Answers that are no reply: from status, headers and body to a typed error. Pure, both wires.
+
+Every text names the model, what the provider said, and the next step; none holds a key.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+
+from untildone.domain.errors import (
+    AuthenticationError,
+    BadReplyError,
+    BadRequestError,
+    ModelError,
+    ModelTimeoutError,
+    RateLimitError,
+    ServerError,
+)
+from untildone.domain.usage import Usage
+from untildone.models.endpoint import Endpoint, shown_url
+from untildone.models.loose_json import as_dict, as_list, as_text, parsed
+
+NOTHING_SPENT: Final = Usage()
+
+# Errors inside a stream come with status 200 and say what they are in words.
+_STATUS_OF_WORDS: Final[tuple[tuple[str, int], ...]] = (
+    ("authentication", 401),
+    ("api_key", 401),
+    ("permission", 403),
+    ("rate_limit", 429),
+    ("quota", 429),
+    ("overloaded", 529),
+    ("not_found", 404),
+    ("context_length", 400),
+    ("invalid_request", 400),
+    ("timeout", 504),
+)
+_TAG: Final = re.compile(r"<(?:style|script)\b.*?</(?:style|script)>|<[^>]*>", re.DOTALL | re.I)
+_REDIRECTS: Final = range(300, 400)
+_SERVER_ERRORS: Final = range(500, 1000)
+
+
+def refused(status: int, headers: Mapping[str, str], body: bytes, endpoint: Endpoint) -> ModelError:
+    """The error that an HTTP status other than 2xx means."""
+    said = endpoint.clean(_words_of(body)) or "no reason given"
+    location = headers.get("location")
+    if status in _REDIRECTS and location:
+        said = f"it redirects to {shown_url(location)[:120]}"
+    return _error(
+        status,
+        said,
+        endpoint,
+        request_id=request_id_of(headers),
+        retry_after_s=retry_after_s(headers),
+        usage=NOTHING_SPENT,
+    )
+
+
+def broken_inside(error: Any, endpoint: Endpoint, request_id: str | None) -> ModelError:
+    """The error that an error object inside a stream of status 200 means."""
+    fields = as_dict(error)
+    words = f"{as_text(fields.get('type'))} {as_text(fields.get('code'))}".lower()
+    said = endpoint.clean(_message_in(error) or words) or "no reason given"
+    status = _status_in(fields) or next(
+        (status for word, status in _STATUS_OF_WORDS if word in words), 500
+    )
+    return _error(status, said, endpoint, request_id=request_id, retry_after_s=None, usage=None)
+
+
+def unreadable(what: str, endpoint: Endpoint, usage: Usage | None = None) -> BadReplyError:
+    """The error of a reply that is cut or is not what the protocol says."""
+    return BadReplyError(
+        f"{endpoint.model}: {what}, from {endpoint.base_url}; a RetryPolicy tries again, and if it"
+        " stays so, check that the address serves this protocol",
+        usage=usage,
+    )
+
+
+def _error(
+    status: int,
+    said: str,
+    endpoint: Endpoint,
+    *,
+    request_id: str | None,
+    retry_after_s: float | None,
+    usage: Usage | None,
+) -> ModelError:
+    kind, step = _kind_and_step(status, endpoint)
+    return kind(
+        f"{endpoint.model}: {said} (status {status} from {endpoint.base_url}); {step}",
+        status=status,
+        request_id=request_id,
+        retry_after_s=retry_after_s,
+        usage=usage,
+    )
+
+
+def _kind_and_step(status: int, endpoint: Endpoint) -> tuple[type[ModelError], str]:
+    """Which error a status is, and what its reader should do."""
+    name = endpoint.model.partition("/")[2] or endpoint.model
+    if status in (401, 403):
+        return AuthenticationError, (
+            f"check the key in {endpoint.key_variable}, and that it may use this model"
+            if endpoint.key_variable
+            else "give the key with api_key=..., and check that it may use this model"
+        )
+    if status == 404:
+        return BadRequestError, (
+            f"the model name {name!r} may be wrong, or base_url lacks a part such as '/v1'"
+        )
+    if status == 402:
+        return BadRequestError, "the account has no credit left for this"
+    if status == 408:
+        return ModelTimeoutError, "a RetryPolicy tries again"
+    if status == 429:
+        return RateLimitError, (
+            "a RetryPolicy waits and tries again; if it stays so, check the account's limits"
+        )
+    if status in _SERVER_ERRORS:
+        return ServerError, "the fault is the provider's: a RetryPolicy tries again"
+    if status in _REDIRECTS:
+        return BadRequestError, "redirects are not followed: set base_url to where it leads"
+    return BadRequestError, "the request must be changed before it is sent again"
+
+
+def request_id_of(headers: Mapping[str, str]) -> str | None:
+    """The provider's id of the request, where the headers have one."""
+    return headers.get("x-request-id") or headers.get("request-id")
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """How long the provider asks to wait, in seconds, 0 or more."""
+    value = headers.get("retry-after-ms")
+    if value is not None and (milliseconds := _number(value)) is not None:
+        return max(0.0, milliseconds / 1000)
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+    seconds = _number(value)
+    if seconds is None:
+        seconds = _seconds_until(value, headers.get("date"))
+    return None if seconds is None else max(0.0, seconds)
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _seconds_until(when: str, now: str | None) -> float | None:
+    """The time until an HTTP date; by the server's clock where it tells its time."""
+    try:
+        moment = parsedate_to_datetime(when).timestamp()
+    except ValueError:
+        return None
+    try:
+        return moment - parsedate_to_datetime(now or "").timestamp()
+    except ValueError:
+        return moment - time.time()
+
+
+def _words_of(body: bytes) -> str:
+    """What an error body says: the message of a JSON one, else its text without tags."""
+    text = body.decode("utf-8", "replace").removeprefix("\ufeff")
+    try:
+        form = parsed(text)
+    except ValueError:
+        return _TAG.sub(" ", text)
+    if isinstance(form, list):
+        form = next(iter(as_list(form)), None)
+    return _message_in(form) or text
+
+
+def _message_in(form: Any) -> str:
+    """The message of an error in any of the forms that are about."""
+    if isinstance(form, str):
+        return form
+    fields = as_dict(form)
+    for key in ("error", "message", "detail", "msg", "error_message"):
+        inner = fields.get(key)
+        found = _message_in(next(iter(as_list(inner)), inner) if isinstance(inner, list) else inner)
+        if found:
+            return found
+    return ""
+
+
+def _status_in(fields: dict[str, Any]) -> int | None:
+    for key in ("code", "status", "status_code"):
+        value = fields.get(key)
+        if isinstance(value, str) and value.isdecimal():
+            value = int(value[:4])
+        if isinstance(value, int) and 400 <= value < 600:
+            return value
+    return None

@@ -1,0 +1,387 @@
+"""The only file that knows the HTTP client: JSON goes out, a streamed answer comes in.
+
+One client session for each running event loop, opened on first use and closed with the loop (or by
+``aclose``). It knows nothing of models: statuses and bodies mean something to its callers only.
+Redirects are not followed, so that a key never travels to an address nobody configured; cookies
+and ``.netrc`` are not used; proxies of the environment are, except for loopback addresses.
+
+The client is aiohttp; ``docs/notes-http.md`` has the figures. It is imported on first use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from untildone.domain.errors import (
+    BadReplyError,
+    ConnectionFailedError,
+    ModelError,
+    ModelTimeoutError,
+)
+from untildone.domain.usage import Usage
+from untildone.models.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_MOST_CONNECTIONS: Final = 1000
+_KEEP_ALIVE_S: Final = 60.0
+_DNS_CACHE_S: Final = 300
+_DRAIN_S: Final = 0.1
+_MOST_ERROR_BYTES: Final = 65_536
+# aiohttp warns of plain bytes above this size and sends a BytesIO in pieces.
+_LARGE_BODY: Final = 2**20
+_NOTHING_SPENT: Final = Usage()
+
+
+@dataclass(slots=True)
+class _Pool:
+    """The connections of one event loop."""
+
+    session: aiohttp.ClientSession
+    slots: asyncio.Semaphore
+    keeper: AsyncGenerator[None] | None = None
+    proxies: dict[str, str | None] = field(default_factory=dict[str, str | None])
+
+
+_pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
+
+
+async def aclose() -> None:
+    """Closes the connections of the running event loop; the next request opens new ones."""
+    pool = _pools.get(asyncio.get_running_loop())
+    if pool is not None and pool.keeper is not None:
+        await pool.keeper.aclose()
+
+
+class Response:
+    """An open answer. Only valid inside ``async with post(…)``.
+
+    Attributes:
+        status: The HTTP status.
+        headers: Case does not matter.
+    """
+
+    __slots__ = (
+        "_content",
+        "_deadline",
+        "_end",
+        "_endpoint",
+        "_given_at",
+        "_heard",
+        "_loop",
+        "headers",
+        "status",
+    )
+
+    def __init__(self, answer: aiohttp.ClientResponse, endpoint: Endpoint, started: float) -> None:
+        self.status = answer.status
+        self.headers: Mapping[str, str] = answer.headers
+        self._content = answer.content
+        self._endpoint = endpoint
+        self._loop = asyncio.get_running_loop()
+        self._end = _after(started, endpoint.timeouts.total_s)
+        self._deadline = _after(started, endpoint.timeouts.first_token_s)
+        self._heard: bool | None = None
+        self._given_at = self._loop.time()
+
+    def heard(self) -> None:
+        """Tells that the last piece held something of the reply, not only a sign of life."""
+        self._heard = True
+
+    async def chunk(self) -> bytes:
+        """The next piece of the body, of any size; ``b""`` at its end.
+
+        Raises:
+            ModelTimeoutError: Nothing came in time.
+            ConnectionFailedError: The connection broke before the body was whole.
+        """
+        import aiohttp
+
+        now = self._loop.time()
+        if self._end is not None:
+            self._end += now - self._given_at  # a slow reader's time is not the model's
+        if self._heard:
+            self._heard = False
+            self._deadline = _after(now, self._endpoint.timeouts.between_tokens_s)
+        try:
+            async with asyncio.timeout_at(_earlier(self._deadline, self._end)):
+                piece = await self._content.readany()
+        except TimeoutError as error:
+            raise self._too_late() from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise ConnectionFailedError(
+                f"{self._endpoint.model}: the connection to {self._endpoint.base_url} broke in the"
+                f" middle of the reply ({_reason(error)}); a RetryPolicy tries again",
+                status=self.status,
+            ) from error
+        self._given_at = self._loop.time()
+        return piece
+
+    async def beginning(self) -> bytes:
+        """The body of an error answer, or what of it comes in time, at most 64 kB."""
+        pieces: list[bytes] = []
+        size = 0
+        with suppress(ModelError):
+            while size < _MOST_ERROR_BYTES and (piece := await self.chunk()):
+                pieces.append(piece)
+                size += len(piece)
+        return b"".join(pieces)[:_MOST_ERROR_BYTES]
+
+    def _too_late(self) -> ModelTimeoutError:
+        timeouts = self._endpoint.timeouts
+        if self._end is not None and (self._deadline is None or self._end <= self._deadline):
+            what, field_name, limit = "no whole reply", "total_s", timeouts.total_s
+        elif self._heard is None:
+            what, field_name, limit = "no first token", "first_token_s", timeouts.first_token_s
+        else:
+            what, field_name, limit = "no next token", "between_tokens_s", timeouts.between_tokens_s
+        return ModelTimeoutError(
+            f"{self._endpoint.model}: {what} within {limit:g} s from {self._endpoint.base_url};"
+            f" where the model needs longer, raise ModelTimeouts.{field_name}",
+            status=self.status,
+        )
+
+
+@asynccontextmanager
+async def post(endpoint: Endpoint, body: bytes) -> AsyncIterator[Response]:
+    """Posts JSON; inside the block the answer can be read, after it its connection is free.
+
+    A connection whose answer was read to its end is kept for the next request, any other closed.
+    Waiting for one of the connections of a busy loop is no part of any time-out.
+
+    Raises:
+        ConnectionFailedError: No connection, or it broke before an answer began.
+        ModelTimeoutError: No connection, or no answer, in time.
+        BadReplyError: What answers there does not speak HTTP.
+    """
+    pool = await _pool()
+    async with pool.slots:
+        started = asyncio.get_running_loop().time()
+        answer = await _answer(pool, endpoint, body, started)
+        try:
+            yield Response(answer, endpoint, started)
+            await _drain(answer)
+        finally:
+            # Closes the connection, except where the body was read to its end.
+            answer.release()
+
+
+async def _answer(
+    pool: _Pool, endpoint: Endpoint, body: bytes, started: float
+) -> aiohttp.ClientResponse:
+    """Sends the request, once more where a kept connection turned out to be closed."""
+    import aiohttp
+
+    timeouts = endpoint.timeouts
+    deadline = _earlier(_after(started, timeouts.first_token_s), _after(started, timeouts.total_s))
+    while True:
+        sent = _Sent()
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await pool.session.post(
+                    endpoint.url,
+                    data=body if len(body) <= _LARGE_BODY else io.BytesIO(body),
+                    headers=endpoint.headers,
+                    allow_redirects=False,
+                    proxy=_proxy(pool, endpoint),
+                    timeout=_connect_timeout(timeouts.connect_s),
+                    trace_request_ctx=sent,
+                )
+        except aiohttp.ClientError as error:
+            # Servers close idle connections: a request that met such a close was not read.
+            if sent.reused and isinstance(error, _closed_connection()):
+                continue
+            raise _failure(error, endpoint) from error
+        except TimeoutError as error:
+            raise ModelTimeoutError(
+                f"{endpoint.model}: no first token within {(deadline or 0) - started:g} s from"
+                f" {endpoint.base_url}; where the model needs longer, raise"
+                " ModelTimeouts.first_token_s",
+            ) from error
+        except OSError as error:
+            raise _failure(error, endpoint) from error
+
+
+def _failure(error: Exception, endpoint: Endpoint) -> ModelError:
+    import aiohttp
+
+    where = f"{endpoint.model}: "
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return ModelTimeoutError(
+            f"{where}no connection to {endpoint.base_url} within"
+            f" {endpoint.timeouts.connect_s or 0:g} s; {endpoint.advice}",
+            usage=_NOTHING_SPENT,
+        )
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError):
+        return ConnectionFailedError(
+            f"{where}cannot connect to {endpoint.base_url} ({_reason(error)}); {endpoint.advice}",
+            usage=_NOTHING_SPENT,
+        )
+    if isinstance(error, aiohttp.ClientResponseError | aiohttp.InvalidURL):
+        return BadReplyError(
+            f"{where}what answers at {endpoint.base_url} does not speak HTTP as expected"
+            f" ({endpoint.clean(_reason(error))}); check the address",
+        )
+    return ConnectionFailedError(
+        f"{where}{endpoint.base_url} closed the connection before it answered"
+        f" ({_reason(error)}); {endpoint.advice}",
+    )
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong, in a few words without addresses."""
+    inner = getattr(error, "os_error", None) or error
+    text = getattr(inner, "strerror", None) or getattr(inner, "message", None) or str(inner)
+    text = " ".join(str(text).split())
+    return text[:120] or type(error).__name__
+
+
+async def _drain(answer: aiohttp.ClientResponse) -> None:
+    """Reads what little follows the end of a reply, so that the connection can be used again."""
+    import aiohttp
+
+    if answer.content.at_eof():
+        return
+    with suppress(TimeoutError, aiohttp.ClientError, OSError):
+        async with asyncio.timeout(_DRAIN_S):
+            while await answer.content.readany():
+                pass
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What the client tells of one try to send."""
+
+    reused: bool = False
+
+
+async def _pool() -> _Pool:
+    loop = asyncio.get_running_loop()
+    pool = _pools.get(loop)
+    return pool if pool is not None else await _open_pool(loop)
+
+
+async def _open_pool(loop: asyncio.AbstractEventLoop) -> _Pool:
+    import aiohttp
+
+    for other in list(_pools):
+        if other.is_closed():
+            _pools.pop(other, None)
+
+    async def on_reuse(_session: object, context: Any, _params: object) -> None:
+        sent = context.trace_request_ctx
+        if isinstance(sent, _Sent):
+            sent.reused = True
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_reuseconn.append(on_reuse)
+    limit = _connection_limit()
+    session = aiohttp.ClientSession(
+        # The limit is ours: waiting for a slot must not count as waiting for the model.
+        connector=aiohttp.TCPConnector(
+            limit=0, keepalive_timeout=_KEEP_ALIVE_S, ttl_dns_cache=_DNS_CACHE_S
+        ),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trace_configs=[trace],
+        auto_decompress=True,
+    )
+    pool = _Pool(session, asyncio.Semaphore(limit))
+    pool.keeper = _kept(loop, pool)
+    await anext(pool.keeper)
+    return pool
+
+
+async def _kept(loop: asyncio.AbstractEventLoop, pool: _Pool) -> AsyncGenerator[None]:
+    """Registers the pool; its end closes it.
+
+    It is an async generator because ``asyncio.run`` ends those that are still open before it
+    closes the loop: the connections close with the loop, without a word from the user.
+    """
+    _pools[loop] = pool
+    try:
+        yield
+    finally:
+        if _pools.get(loop) is pool:
+            del _pools[loop]
+        await pool.session.close()
+
+
+def _connection_limit() -> int:
+    """At most half of the files this process may open."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return _MOST_CONNECTIONS
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return _MOST_CONNECTIONS
+    return max(16, min(_MOST_CONNECTIONS, soft // 2))
+
+
+@lru_cache
+def _connect_timeout(connect_s: float | None) -> aiohttp.ClientTimeout:
+    import aiohttp
+
+    return aiohttp.ClientTimeout(total=None, connect=connect_s)
+
+
+@lru_cache
+def _closed_connection() -> tuple[type[Exception], ...]:
+    import aiohttp
+
+    return (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
+
+
+def _proxy(pool: _Pool, endpoint: Endpoint) -> str | None:
+    if endpoint.url not in pool.proxies:
+        pool.proxies[endpoint.url] = _proxy_of_environment(endpoint)
+    return pool.proxies[endpoint.url]
+
+
+def _proxy_of_environment(endpoint: Endpoint) -> str | None:
+    from urllib.request import getproxies, proxy_bypass
+
+    parts = urlsplit(endpoint.url)
+    host = parts.hostname or ""
+    if _is_loopback(host) or proxy_bypass(host):
+        return None
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if proxy and not proxy.startswith(("http://", "https://")):
+        raise ConnectionFailedError(
+            f"{endpoint.model}: the environment names the proxy {proxy.partition('://')[0]}://…"
+            f" for {endpoint.base_url}; only http proxies are supported: set HTTPS_PROXY to one,"
+            " or NO_PROXY to reach the host directly",
+            usage=_NOTHING_SPENT,
+        )
+    return proxy
+
+
+def _is_loopback(host: str) -> bool:
+    import ipaddress
+
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+def _after(start: float, seconds: float | None) -> float | None:
+    return None if seconds is None else start + seconds
+
+
+def _earlier(one: float | None, other: float | None) -> float | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)

@@ -1,0 +1,379 @@
+"""OpenAI chat completions, the answer: from chunks to one reply. Pure: no I/O.
+
+Providers differ in nearly everything here. What holds for all of them: text, reasoning and calls
+come in order; a reply is whole only with a finish reason; two calls are never merged into one.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from typing import Any, Final
+
+from untildone.domain.errors import ModelError
+from untildone.domain.messages import Message, ToolCall
+from untildone.domain.requests import Delta, ModelReply, TextDelta, ThinkingDelta
+from untildone.domain.usage import Usage
+from untildone.models.endpoint import Endpoint
+from untildone.models.failures import broken_inside, unreadable
+from untildone.models.loose_json import (
+    as_count,
+    as_dict,
+    as_list,
+    as_text,
+    parsed,
+    whole_unicode,
+)
+
+_NO_DELTAS: Final[tuple[Delta, ...]] = ()
+_CUT_REASONS: Final = ("length", "content_filter")
+_KNOWN_CALL_KEYS: Final = frozenset({"id", "type", "function", "index"})
+
+
+class ReplyAssembler:
+    """Puts one streamed reply together.
+
+    Args:
+        endpoint: For error texts.
+        request_id: The provider's id of the request.
+        keeps: The reasoning fields that the provider wants back with the next request; they are
+            kept in ``message.extra``.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, request_id: str | None = None, keeps: Sequence[str] = ()
+    ) -> None:
+        self.done = False
+        self._endpoint = endpoint
+        self._request_id = request_id
+        self._keeps = keeps
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._reasoning: list[str] = []
+        self._reasoning_details: list[Any] = []
+        self._calls = CallAssembler()
+        self._finish_reason: str | None = None
+        self._usage: Usage | None = None
+        self._model = ""
+        self._saw_choice = False
+        self._half_pair = ""
+
+    def feed(self, payload: str) -> Sequence[Delta]:
+        """Takes one payload; see ``exchange.Assembler``."""
+        if payload == "[DONE]":
+            self.done = True
+            return _NO_DELTAS
+        try:
+            chunk = parsed(payload)
+        except ValueError as error:
+            if payload.strip() == "[DONE]":
+                self.done = True
+                return _NO_DELTAS
+            if not payload.strip():
+                return _NO_DELTAS
+            shown = self._endpoint.clean(payload, longest=80)
+            raise self._broken(f"a piece of the stream is no JSON ({shown!r})") from error
+        return self._take(chunk, "delta")
+
+    def feed_whole(self, body: str) -> Sequence[Delta]:
+        """Takes a reply that was not streamed."""
+        try:
+            form = parsed(body)
+        except ValueError as error:
+            raise self._broken("the reply is cut or is no JSON") from error
+        deltas = self._take(form, "message")
+        self.done = True
+        return deltas
+
+    def reply(self) -> ModelReply:
+        """The whole reply.
+
+        Raises:
+            BadReplyError: It has no choice, no finish reason, or a call without a name.
+        """
+        if not self._saw_choice:
+            raise self._broken("the reply holds no choice, only empty chunks")
+        if self._finish_reason is None:
+            raise self._broken("the stream ended without a finish reason, so the reply is cut")
+        calls = self._calls.calls(cut=self._finish_reason in _CUT_REASONS)
+        if any(not call.name for call in calls):
+            raise self._broken("the reply has a tool call without a name")
+        text = whole_unicode("".join(self._text))
+        return ModelReply(
+            message=Message(
+                "assistant", text if text or not calls else None, calls, extra=self._extra(calls)
+            ),
+            finish_reason=self._finish_reason,
+            usage=self._usage,
+            model=self._model,
+            request_id=self._request_id,
+        )
+
+    def _take(self, chunk: Any, body_key: str) -> Sequence[Delta]:
+        if not isinstance(chunk, dict):
+            if isinstance(chunk, list) and as_dict(next(iter(as_list(chunk)), None)).get("error"):
+                raise self._error_in(as_dict(as_list(chunk)[0])["error"])
+            raise self._broken("a piece of the stream is no JSON object")
+        fields = as_dict(chunk)
+        error = fields.get("error")
+        if error:
+            raise self._error_in(error)
+        if not self._model:
+            self._model = as_text(fields.get("model"))
+        usage = fields.get("usage") or as_dict(fields.get("x_groq")).get("usage")
+        if usage:
+            self._take_usage(usage)
+        choices = as_list(fields.get("choices"))
+        if not choices and as_text(fields.get("object")) == "error":
+            raise self._error_in(fields)
+        deltas: list[Delta] = []
+        for item in choices:
+            choice = as_dict(item)
+            if not choice.get("index"):  # further choices are asked for by nobody
+                self._take_choice(choice, body_key, deltas)
+        return deltas
+
+    def _take_choice(self, choice: dict[str, Any], body_key: str, deltas: list[Delta]) -> None:
+        if choice.get("error"):
+            raise self._error_in(choice["error"])
+        self._saw_choice = True
+        delta = as_dict(choice.get(body_key) or choice.get("delta") or choice.get("message"))
+        reasoning = delta.get("reasoning_content") or delta.get("reasoning")
+        if reasoning:
+            self._take_reasoning(reasoning, deltas)
+        content = delta.get("content")
+        if content:
+            self._take_content(content, deltas)
+        if len(delta) > 2:
+            self._take_rarities(delta, deltas)
+        elif "tool_calls" in delta or "refusal" in delta:
+            self._take_rarities(delta, deltas)
+        reason = choice.get("finish_reason")
+        if reason:
+            self._finish_reason = as_text(reason)
+            if self._finish_reason == "error":
+                raise self._error_in(choice.get("error") or "the provider failed while it answered")
+        usage = choice.get("usage")
+        if usage:
+            self._take_usage(usage)
+
+    def _take_rarities(self, delta: dict[str, Any], deltas: list[Delta]) -> None:
+        refusal = delta.get("refusal")
+        if isinstance(refusal, str) and refusal:
+            self._refusal.append(refusal)
+            self._add_text(refusal, deltas)
+        self._reasoning_details.extend(as_list(delta.get("reasoning_details")))
+        calls = as_list(delta.get("tool_calls"))
+        if calls:
+            self._calls.feed(calls)
+        function = delta.get("function_call")
+        if isinstance(function, dict):
+            self._calls.feed([{"index": 0, "function": function}])
+
+    def _take_content(self, content: Any, deltas: list[Delta]) -> None:
+        if isinstance(content, str):
+            self._add_text(content, deltas)
+            return
+        for item in as_list(content):
+            part = as_dict(item)
+            if part.get("type") == "thinking":
+                self._take_reasoning(part.get("thinking"), deltas)
+            else:
+                self._add_text(as_text(part.get("text")), deltas)
+
+    def _take_reasoning(self, reasoning: Any, deltas: list[Delta]) -> None:
+        if not isinstance(reasoning, str):
+            reasoning = "".join(as_text(as_dict(part).get("text")) for part in as_list(reasoning))
+        if reasoning:
+            self._reasoning.append(reasoning)
+            deltas.append(ThinkingDelta(whole_unicode(reasoning)))
+
+    def _add_text(self, text: str, deltas: list[Delta]) -> None:
+        if not text:
+            return
+        self._text.append(text)
+        if text.isascii() and not self._half_pair:
+            deltas.append(TextDelta(text))
+            return
+        # JSON escapes can be cut between the two halves of a surrogate pair.
+        text = self._half_pair + text
+        self._half_pair = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
+        if self._half_pair:
+            text = text[:-1]
+        if text:
+            deltas.append(TextDelta(whole_unicode(text)))
+
+    def _take_usage(self, form: Any) -> None:
+        usage = usage_from(as_dict(form))
+        # Some providers send a running sum, some a last chunk of zeros: the largest is the call's.
+        if usage is not None and (
+            self._usage is None or usage.total_tokens >= self._usage.total_tokens
+        ):
+            self._usage = usage
+
+    def _extra(self, calls: tuple[ToolCall, ...]) -> dict[str, Any] | None:
+        extra: dict[str, Any] = {}
+        if self._refusal:
+            extra["refusal"] = whole_unicode("".join(self._refusal))
+        if "reasoning_details" in self._keeps and self._reasoning_details:
+            extra["reasoning_details"] = self._reasoning_details
+        for key in ("reasoning_content", "reasoning"):
+            # DeepSeek refuses a later request where a reply with calls lacks it, even if empty.
+            if key in self._keeps and (self._reasoning or calls):
+                extra[key] = whole_unicode("".join(self._reasoning))
+        return extra or None
+
+    def _broken(self, what: str) -> ModelError:
+        error = unreadable(what, self._endpoint, self._usage)
+        error.request_id = self._request_id
+        return error
+
+    def _error_in(self, error: Any) -> ModelError:
+        return broken_inside(error, self._endpoint, self._request_id)
+
+
+class _Call:
+    """A call while its pieces come in."""
+
+    __slots__ = ("arguments", "extra", "id", "name")
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.arguments: list[str] = []
+        self.extra: dict[str, Any] = {}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the arguments are a complete JSON object: more can only be another call's."""
+        text = "".join(self.arguments).strip()
+        if not (text.startswith("{") and text.endswith("}")):
+            return False
+        try:
+            return isinstance(parsed(text), dict)
+        except ValueError:
+            return False
+
+
+class CallAssembler:
+    """Puts the tool calls of one reply together, with and without an index on their pieces."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+
+    def feed(self, pieces: list[Any]) -> None:
+        """Takes the ``tool_calls`` of one delta."""
+        for position, item in enumerate(pieces):
+            piece = as_dict(item)
+            function = as_dict(piece.get("function"))
+            call_id, name = as_text(piece.get("id")), as_text(function.get("name"))
+            index = piece.get("index")
+            if isinstance(index, int) and not isinstance(index, bool):
+                call = self._indexed(index, call_id, name)
+            else:
+                call = self._unindexed(position, len(pieces), call_id, name)
+            _extend(call, piece, function, call_id, name)
+
+    def calls(self, *, cut: bool) -> tuple[ToolCall, ...]:
+        """The calls in the order in which they began, each with an id of its own.
+
+        Args:
+            cut: Whether the reply ended early, so that missing arguments may be lost ones.
+        """
+        used: set[str] = set()
+        return tuple(self._finished(call, used, cut=cut) for call in self._calls)
+
+    def _finished(self, call: _Call, used: set[str], *, cut: bool) -> ToolCall:
+        if not call.id or call.id in used:
+            call.id = f"call_{uuid.uuid4().hex[:24]}"
+        used.add(call.id)
+        arguments = whole_unicode("".join(call.arguments))
+        if not arguments.strip() and not cut:
+            arguments = "{}"
+        return ToolCall(call.id, call.name, arguments, call.extra or None)
+
+    def _indexed(self, index: int, call_id: str, name: str) -> _Call:
+        call = self._by_index.get(index)
+        if call is None or _is_another(call, call_id, name, has_index=True):
+            call = self._by_index[index] = self._begun()
+        return call
+
+    def _unindexed(self, position: int, count: int, call_id: str, name: str) -> _Call:
+        calls = self._calls
+        if not calls or (name and position > 0):
+            return self._begun()
+        if call_id and not name:
+            known = next((call for call in reversed(calls) if call.id == call_id), None)
+            return known or (calls[-1] if not calls[-1].id else self._begun())
+        if not call_id and not name:
+            return calls[position] if count > 1 and count == len(calls) else calls[-1]
+        return (
+            self._begun() if _is_another(calls[-1], call_id, name, has_index=False) else calls[-1]
+        )
+
+    def _begun(self) -> _Call:
+        call = _Call()
+        self._calls.append(call)
+        return call
+
+
+def _is_another(call: _Call, call_id: str, name: str, *, has_index: bool) -> bool:
+    """Whether a piece with this id and name begins a call of its own."""
+    if call_id and call.id and call_id != call.id:
+        return True
+    if not name or not call.name:
+        return False
+    if name != call.name:
+        # With an index a second name may be the rest of the first, before any argument.
+        return not has_index or bool(call.arguments)
+    # The same name again: some providers repeat it on each piece, some mean a second call.
+    return call.is_whole
+
+
+def _extend(
+    call: _Call, piece: dict[str, Any], function: dict[str, Any], call_id: str, name: str
+) -> None:
+    if call_id and not call.id:
+        call.id = call_id
+    if name and name != call.name:
+        call.name += name
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        if arguments:
+            call.arguments.append(arguments)
+    elif arguments is not None:
+        call.arguments.append(json.dumps(arguments, ensure_ascii=False))
+    if len(piece) > 2 and not piece.keys() <= _KNOWN_CALL_KEYS:
+        call.extra.update({k: v for k, v in piece.items() if k not in _KNOWN_CALL_KEYS})
+
+
+def usage_from(form: dict[str, Any]) -> Usage | None:
+    """Tokens in any of the shapes that OpenAI-compatible providers send; None where there are none.
+
+    Where the total is more than prompt and completion, the rest is reasoning that the provider
+    (xAI, Gemini) left out of the completion.
+    """
+    prompt = _count(form, "prompt_tokens", "input_tokens")
+    completion = _count(form, "completion_tokens", "output_tokens")
+    total = _count(form, "total_tokens")
+    if prompt is None and completion is None:
+        return None if total is None else Usage(input_tokens=total)
+    prompt = prompt or 0
+    completion = max(completion or 0, (total or 0) - prompt)
+    details = as_dict(form.get("prompt_tokens_details") or form.get("input_tokens_details"))
+    cached = _count(details, "cached_tokens")
+    if cached is None:
+        cached = _count(form, "prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens")
+    return Usage(
+        input_tokens=prompt, output_tokens=completion, cached_tokens=min(cached or 0, prompt)
+    )
+
+
+def _count(form: dict[str, Any], *keys: str) -> int | None:
+    for key in keys:
+        count = as_count(form.get(key))
+        if count is not None:
+            return count
+    return None

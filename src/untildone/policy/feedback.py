@@ -1,0 +1,83 @@
+"""What the agent is told between two iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from untildone.domain.log import Graded
+from untildone.domain.messages import Message, message_from_dict, user_message
+from untildone.policy.rules import LoopRules
+from untildone.policy.state import RunState
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What the one that asked for another iteration has to say, if anything."""
+
+    text: str | None = None
+    messages: tuple[dict[str, Any], ...] | None = None
+
+    @property
+    def given(self) -> bool:
+        """Whether there is anything."""
+        return bool(self.text) or self.messages is not None
+
+
+NO_FEEDBACK = Feedback()
+
+
+def winning_feedback(state: RunState) -> Feedback:
+    """The feedback of the one that asked for another iteration.
+
+    That is the criterion that was not satisfied; else the verifier, where it graded.
+    """
+    if state.verdicts and not state.verdicts[-1].satisfied:
+        judged = state.verdicts[-1]
+        return Feedback(judged.feedback or None, judged.messages)
+    if state.grade is not None and not state.grade.converged:
+        return Feedback(grade_in_words(state.grade) or None)
+    return NO_FEEDBACK
+
+
+def grade_in_words(grade: Graded) -> str:
+    """A grade's issues and suggestion as an instruction, or ``""`` if it has neither."""
+    if not grade.issues and not grade.suggestion:
+        return ""
+    lines = ["A reviewer did not accept your answer yet."]
+    if grade.issues:
+        lines += ["Issues:", *(f"- {issue}" for issue in grade.issues)]
+    if grade.suggestion:
+        lines.append(f"Suggestion: {grade.suggestion}")
+    lines.append("Give your complete, improved answer.")
+    return "\n".join(lines)
+
+
+def refine_messages(
+    loop: LoopRules, feedback: Feedback, earlier_feedback: Sequence[str]
+) -> tuple[Message, ...]:
+    """The messages the next iteration begins with, after the carried or the original ones.
+
+    A criterion's own messages go verbatim. A fresh context gets one log of all feedback instead of
+    the last one; with no feedback at all, ``refine_prompt``; with an empty one, nothing.
+    """
+    if feedback.messages is not None:
+        own = tuple(message_from_dict(form, where="verdict.messages") for form in feedback.messages)
+        return (*_feedback_log(earlier_feedback), *own) if loop.fresh_context else own
+    if loop.fresh_context:
+        known = [*earlier_feedback, feedback.text] if feedback.text else list(earlier_feedback)
+        if known:
+            return _feedback_log(known)
+        text = loop.refine_prompt
+    else:
+        text = feedback.text or loop.refine_prompt
+    return (user_message(text),) if text else ()
+
+
+def _feedback_log(feedback: Sequence[str | None]) -> tuple[Message, ...]:
+    entries = [entry for entry in feedback if entry]
+    if not entries:
+        return ()
+    lines = [f"Attempt {number}: {entry}" for number, entry in enumerate(entries, 1)]
+    return (user_message("Feedback on earlier attempts:\n" + "\n".join(lines)),)

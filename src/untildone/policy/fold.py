@@ -1,0 +1,225 @@
+"""``apply``: the one place where a run's state changes, live and on resume.
+
+Deterministic and free of effects outside the state it is given: folding a log always gives the
+same state. It changes that state in place, since copying a long conversation every turn would make
+a run's cost quadratic; a fold owns its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from untildone.domain.exits import ExitReason
+from untildone.domain.log import (
+    AgentRunEnded,
+    ApprovalDecided,
+    ApprovalRequested,
+    CriterionJudged,
+    Graded,
+    IterationEnded,
+    IterationStarted,
+    LogEvent,
+    ModelCallFailed,
+    ModelCallReplied,
+    ModelCallStarted,
+    Nudged,
+    PredicateJudged,
+    Refined,
+    RunEnded,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+)
+from untildone.domain.messages import Message, tool_message, user_message
+from untildone.domain.usage import Usage
+from untildone.policy.rules import RunRules
+from untildone.policy.state import AgentRun, Finished, RunState
+from untildone.policy.stuck import StuckDetector
+
+
+def fold(rules: RunRules, log: Iterable[LogEvent]) -> RunState:
+    """The state after a log, or after any prefix of one."""
+    state = RunState(rules)
+    for event in log:
+        apply(state, event)
+    return state
+
+
+def apply(state: RunState, event: LogEvent) -> None:  # noqa: C901, PLR0912  one flat case an event
+    """Changes ``state`` by one event. The cases stand in the order of how often they come."""
+    match event:
+        case ModelCallStarted():
+            pass
+        case ModelCallReplied():
+            _spend(state, event.usage)
+            if event.purpose == "worker":
+                _reply(state, state.runs[event.at.branch], event)
+        case ToolStarted():
+            state.runs[event.at.branch].begun.add(event.index)
+        case ToolFinished():
+            message = tool_message(event.call_id, event.text, is_error=event.is_error)
+            _answer(state.runs[event.at.branch], event.index, message)
+        case IterationStarted():
+            _start_iteration(state, event)
+        case AgentRunEnded():
+            run = state.runs[event.at.branch]
+            run.exit = event.reason
+            run.end = len(run.conversation)
+        case Graded():
+            _grade(state, event)
+        case PredicateJudged():
+            state.confidence = event.confidence
+            if event.name == "stop_condition":
+                state.stop_verdict = event.verdict
+            else:
+                state.convergence = event.verdict
+        case CriterionJudged():
+            state.verdicts.append(event)
+        case IterationEnded():
+            _finish_iteration(state, event)
+        case Refined():
+            _refine(state, event)
+        case ModelCallFailed():
+            _spend(state, event.usage)
+        case Nudged():
+            _nudge(state.runs[event.at.branch], event)
+        case RunStarted():
+            _start_run(state, event)
+        case RunEnded():
+            state.ended = event
+        case ApprovalRequested():
+            state.runs[event.at.branch].approvals[event.index] = None
+        case ApprovalDecided():
+            _decide_approval(state, event)
+        case _:
+            assert_never(event)
+
+
+def _start_run(state: RunState, event: RunStarted) -> None:
+    state.started = event
+    system = (Message("system", event.system_prompt),) if event.system_prompt else ()
+    state.base = (*system, *event.messages)
+    state.conversation = list(state.base)
+    if state.rules.loop is None:
+        state.runs = [_new_agent_run(state)]
+
+
+def _start_iteration(state: RunState, event: IterationStarted) -> None:
+    state.iteration = event.at.iteration
+    state.runs = [_new_agent_run(state)]
+    state.winner = 0
+    state.stop_verdict = state.grade = state.convergence = state.confidence = None
+    state.gradings = 0
+    state.verdicts = []
+    state.closed = None
+
+
+def _new_agent_run(state: RunState) -> AgentRun:
+    return AgentRun(state.conversation, len(state.conversation))
+
+
+def _spend(state: RunState, usage: Usage) -> None:
+    state.input_tokens += usage.input_tokens
+    state.output_tokens += usage.output_tokens
+    state.cached_tokens += usage.cached_tokens
+    state.unknown_usage_calls += usage.unknown_calls
+
+
+def _reply(state: RunState, run: AgentRun, event: ModelCallReplied) -> None:
+    """One turn's reply. An empty one is counted, but never becomes part of the conversation."""
+    message = event.message
+    run.turns += 1
+    state.turns += 1
+    run.finish_reason = event.finish_reason
+    run.model = event.model
+    if not message.is_empty:
+        run.conversation.append(message)
+    text = message.text
+    if message.tool_calls:
+        run.text = text or run.text
+        run.calls = message.tool_calls
+        run.unanswered = len(run.calls)
+        run.answers = [None] * run.unanswered
+        run.begun.clear()
+        run.approvals.clear()
+        if run.detector is None and state.rules.stuck.action != "off":
+            run.detector = StuckDetector(state.rules.stuck, state.rules.traits)
+        if run.detector is not None:
+            run.detector.note_assistant(text, message.tool_calls)
+    else:
+        run.text = text
+        run.replied_without_calls = True
+
+
+def _answer(run: AgentRun, index: int, message: Message) -> None:
+    """One call's answer; the last one closes the batch, in call order whatever came first."""
+    run.answers[index] = message
+    run.unanswered -= 1
+    if run.unanswered:
+        return
+    detector = run.detector
+    for answer in run.answers:
+        if answer is not None:
+            run.conversation.append(answer)
+            if detector is not None:
+                run.signal = detector.note_result(answer.text, is_error=answer.is_error)
+    run.calls = ()
+
+
+def _nudge(run: AgentRun, event: Nudged) -> None:
+    run.conversation.append(user_message(event.text))
+    run.nudged = True
+    run.signal = None
+    if run.detector is not None:
+        run.detector.note_user()
+
+
+def _grade(state: RunState, event: Graded) -> None:
+    """A grade, or the confirmation of one: a refusal wins, with the lower score."""
+    state.gradings += 1
+    state.confidence = event.confidence
+    first = state.grade
+    if first is None:
+        state.grade = event
+    elif not event.converged:
+        score = min(first.score, event.score)
+        state.grade = Graded(event.at, score, event.issues, event.suggestion, converged=False)
+
+
+def _finish_iteration(state: RunState, event: IterationEnded) -> None:
+    state.closed = event
+    state.finished_iterations = event.at.iteration
+    done = Finished(event.at.iteration, state.current, event.score, state.confidence)
+    state.last = done
+    if event.score is None:
+        return
+    state.scores.append(event.score)
+    loop = state.rules.loop
+    if loop is not None:
+        state.plateau = state.plateau.add(event.score, loop.min_improvement)
+    best = state.best
+    if best is None or best.score is None or event.score >= best.score:
+        state.best = done
+
+
+def _refine(state: RunState, event: Refined) -> None:
+    if event.feedback:
+        state.feedback_log.append(event.feedback)
+    loop = state.rules.loop
+    if loop is not None and loop.fresh_context:
+        state.conversation = [*state.base, *event.messages]
+    else:
+        state.conversation = state.current.conversation
+        state.conversation.extend(event.messages)
+    state.runs = []
+
+
+def _decide_approval(state: RunState, event: ApprovalDecided) -> None:
+    """A decision reopens what had paused for it."""
+    run = state.runs[event.at.branch]
+    run.approvals[event.index] = (event.approved, event.reason)
+    if run.exit is ExitReason.AWAITING_APPROVAL:
+        run.exit = None
+    if state.ended is not None and state.ended.reason is ExitReason.AWAITING_APPROVAL:
+        state.ended = None

@@ -1,0 +1,88 @@
+"""What counts as a grade and as a verdict. An outage or nonsense never becomes a score."""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+from untildone.domain.errors import ConfigError, GradingError
+from untildone.domain.grading import CriterionVerdict, VerifierFeedback
+from untildone.domain.log import At, CriterionJudged, Graded
+from untildone.domain.messages import messages_from_dicts
+
+
+def checked_score(value: object) -> float:
+    """``value`` as a score.
+
+    Raises:
+        GradingError: It is no real number in [0, 1]; bool and NaN are none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        msg = f"the score is {value!r:.80}; it must be a number from 0 to 1"
+        raise GradingError(msg)
+    return float(value)
+
+
+def graded(at: At, feedback: object, threshold: float, confidence: object) -> Graded:
+    """A grader's feedback as an event. ``converged=None`` means a score of ``threshold`` or more.
+
+    Raises:
+        GradingError: It is no ``VerifierFeedback``, or its score is none.
+    """
+    if not isinstance(feedback, VerifierFeedback):
+        msg = f"the grader gave {feedback!r:.80}; it must give a VerifierFeedback(score, ...)"
+        raise GradingError(msg)
+    score = checked_score(feedback.score)
+    converged = feedback.converged
+    return Graded(
+        at,
+        score,
+        tuple(str(issue) for issue in feedback.issues),
+        str(feedback.suggestion or ""),
+        converged=score >= threshold if converged is None else bool(converged),
+        confidence=checked_confidence(confidence),
+    )
+
+
+def checked_confidence(value: object) -> float | None:
+    """A confidence that somebody set on a result, where it is a finite number."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return None
+
+
+def judged(at: At, index: int, name: str, value: object) -> CriterionJudged:
+    """A criterion's answer as an event: a verdict, a bool, or ``(bool, feedback)``.
+
+    Raises:
+        GradingError: It is none of them.
+    """
+    verdict = _verdict(value)
+    if verdict is None:
+        msg = (
+            f"criteria[{index}] ({name}) gave {value!r:.80};"
+            " give a CriterionVerdict, a bool or (bool, feedback)"
+        )
+        raise GradingError(msg)
+    messages = None
+    if verdict.messages is not None:
+        try:
+            messages = tuple(message.to_dict() for message in messages_from_dicts(verdict.messages))
+        except ConfigError as error:
+            msg = f"criteria[{index}] ({name}) gave unusable messages: {error}"
+            raise GradingError(msg) from error
+    return CriterionJudged(at, index, name, verdict.satisfied, verdict.feedback, messages)
+
+
+def _verdict(value: object) -> CriterionVerdict | None:
+    if isinstance(value, CriterionVerdict):
+        return value
+    if isinstance(value, bool):
+        return CriterionVerdict(value)
+    if isinstance(value, tuple):
+        parts = cast("tuple[object, ...]", value)
+        if len(parts) == 2:  # noqa: PLR2004
+            satisfied, feedback = parts
+            if isinstance(satisfied, bool) and (feedback is None or isinstance(feedback, str)):
+                return CriterionVerdict(satisfied, feedback)
+    return None

@@ -1,0 +1,192 @@
+"""What comes next: the decisions of both loops as values.
+
+``next_step`` drives ``engine/refine.py``, ``next_turn`` drives ``engine/turns.py``. Both only read
+the state, so asking twice gives the same answer, and asking after a crash goes on where the log
+ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from untildone.domain.exits import ExitReason
+from untildone.policy.iteration import evaluates_criteria
+from untildone.policy.rules import LoopRules, RunRules
+from untildone.policy.state import AgentRun, RunState
+from untildone.policy.stuck import StuckSignal
+
+# --- The refine loop ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StartIteration:
+    """Begin the next iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunAgent:
+    """Do turns until an inner exit."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskStopCondition:
+    """Ask ``stop_condition``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """Ask the verifier, for a grade or for one more confirmation of a pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskConvergence:
+    """Ask ``convergence_fn``."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskCriterion:
+    """Ask ``criteria[index]``."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseIteration:
+    """Decide about the iteration: everything that is asked has answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refine:
+    """Prepare what the next iteration is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndRun:
+    """End the run."""
+
+    reason: ExitReason
+
+
+Step = (
+    StartIteration
+    | RunAgent
+    | AskStopCondition
+    | Grade
+    | AskConvergence
+    | AskCriterion
+    | CloseIteration
+    | Refine
+    | EndRun
+)
+
+_START_ITERATION = StartIteration()
+_RUN_AGENT = RunAgent()
+_ASK_STOP_CONDITION = AskStopCondition()
+_GRADE = Grade()
+_ASK_CONVERGENCE = AskConvergence()
+_CLOSE_ITERATION = CloseIteration()
+_REFINE = Refine()
+
+
+def next_step(state: RunState) -> Step:
+    """The next step of a run that has started and not ended."""
+    unfinished = False
+    for run in state.runs:
+        if run.exit is ExitReason.AWAITING_APPROVAL:
+            return EndRun(ExitReason.AWAITING_APPROVAL)
+        unfinished = unfinished or run.exit is None
+    loop = state.rules.loop
+    if loop is None:
+        inner = state.current.exit
+        return _RUN_AGENT if inner is None else EndRun(inner)
+    if not state.runs:
+        return _START_ITERATION
+    if state.closed is not None:
+        return _REFINE if state.closed.exit is None else EndRun(state.closed.exit)
+    if unfinished:
+        return _RUN_AGENT
+    if state.rules.raise_on_max_turns and state.current.exit is ExitReason.MAX_TURNS:
+        return EndRun(ExitReason.ERROR)
+    return _next_judgement(state, loop)
+
+
+def _next_judgement(state: RunState, loop: LoopRules) -> Step:
+    if loop.has_stop_condition and state.stop_verdict is None:
+        return _ASK_STOP_CONDITION
+    if state.stop_verdict:
+        return _CLOSE_ITERATION
+    grade = state.grade
+    if loop.has_verifier and (
+        grade is None or (grade.converged and state.gradings <= loop.confirmations)
+    ):
+        return _GRADE
+    passed = grade is not None and grade.converged
+    if loop.has_convergence_fn and not passed and state.convergence is None:
+        return _ASK_CONVERGENCE
+    if evaluates_criteria(state, loop):
+        judged = state.verdicts
+        all_satisfied = not judged or judged[-1].satisfied
+        if all_satisfied and len(judged) < len(loop.criteria):
+            return AskCriterion(len(judged))
+    return _CLOSE_ITERATION
+
+
+# --- The turn loop --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel:
+    """Ask the model for the next reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunTools:
+    """Answer the open calls of the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nudge:
+    """Tell the agent once that it repeats itself."""
+
+    signal: StuckSignal
+
+
+@dataclass(frozen=True, slots=True)
+class EndAgentRun:
+    """End the agent run."""
+
+    reason: ExitReason
+
+
+TurnStep = CallModel | RunTools | Nudge | EndAgentRun
+
+_CALL_MODEL = CallModel()
+_RUN_TOOLS = RunTools()
+_SATISFIED = EndAgentRun(ExitReason.SATISFIED)
+_STUCK = EndAgentRun(ExitReason.STUCK)
+_MAX_TURNS = EndAgentRun(ExitReason.MAX_TURNS)
+_AWAITING_APPROVAL = EndAgentRun(ExitReason.AWAITING_APPROVAL)
+
+
+def next_turn(run: AgentRun, rules: RunRules) -> TurnStep:
+    """The next step of an agent run that has no exit yet (semantics.md, the turn loop)."""
+    if run.calls:
+        return _AWAITING_APPROVAL if _only_waits_for_people(run) else _RUN_TOOLS
+    if run.replied_without_calls:
+        return _SATISFIED
+    signal = run.signal
+    if signal is not None:
+        if rules.stuck.action == "nudge" and not run.nudged:
+            return Nudge(signal)
+        if signal.level == "stop":
+            return _STUCK
+    return _MAX_TURNS if run.turns >= rules.max_turns else _CALL_MODEL
+
+
+def _only_waits_for_people(run: AgentRun) -> bool:
+    if not run.approvals:
+        return False
+    return all(
+        answer is not None or run.approvals.get(index, True) is None
+        for index, answer in enumerate(run.answers)
+    )

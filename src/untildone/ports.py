@@ -1,0 +1,115 @@
+"""The seams: what the engine needs of the outside, as Protocols.
+
+An implementation needs no base class and no registration, only the shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from untildone.domain.grading import VerifierFeedback
+from untildone.domain.log import LogEvent
+from untildone.domain.requests import DeltaSink, ModelReply, ModelRequest
+from untildone.domain.results import AgentResult
+from untildone.domain.tools import ToolSpec
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A language model, or a wrapper around one.
+
+    ``generate`` sends one request and gives the whole reply; on the way it hands pieces to
+    ``on_delta``, where one is given. It raises ``ModelError`` for what went wrong outside, and is
+    cancelled like any coroutine. One object serves many runs at once.
+    """
+
+    @property
+    def name(self) -> str:
+        """How logs and results name the model."""
+        ...
+
+    async def generate(
+        self, request: ModelRequest, on_delta: DeltaSink | None = None
+    ) -> ModelReply:
+        """Sends one request and gives the whole reply."""
+        ...
+
+
+class RunModel(Model, Protocol):
+    """A model as a run reaches it: metered, with the run's retries."""
+
+    def using(self, model: str | Model) -> RunModel:
+        """The same path to another model, so that its calls count for the run too."""
+        ...
+
+
+class Tool(Protocol):
+    """Something a model may call."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model is told of it."""
+        ...
+
+    def parse(self, arguments: str) -> dict[str, Any]:
+        """The arguments as values.
+
+        Raises:
+            ToolError: They are no JSON object or do not fit; the text tells the model what would.
+        """
+        ...
+
+    async def run(self, arguments: dict[str, Any], offload: Offload) -> str:
+        """Runs one call with parsed arguments and gives the text for the model."""
+        ...
+
+
+Offload = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a blocking function in a worker thread of the run's pool."""
+
+
+class Grader(Protocol):
+    """What stands in ``LoopConfig.verifier``."""
+
+    @property
+    def threshold(self) -> float:
+        """The score from which an answer passes, where the feedback does not say itself."""
+        ...
+
+    @property
+    def confirmations(self) -> int:
+        """How often a pass is graded again before it counts."""
+        ...
+
+    async def evaluate(
+        self, query: str, result: AgentResult, *, default_model: Any
+    ) -> VerifierFeedback:
+        """Grades one answer."""
+        ...
+
+
+class EventSink(Protocol):
+    """Takes the log events of a run: a store, a tracer, a list. Called in order, must not block."""
+
+    def write(self, event: LogEvent) -> None:
+        """Takes one event."""
+        ...
+
+
+class Clock(Protocol):
+    """Time, so that tests need not wait."""
+
+    def monotonic(self) -> float:
+        """Seconds since some moment."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits."""
+        ...
+
+
+Predicate = Callable[[AgentResult], "bool | Awaitable[bool]"]
+"""``convergence_fn`` and ``stop_condition``: sync (quick, run inline) or async."""
+
+Tools = Mapping[str, Tool]

@@ -1,0 +1,177 @@
+"""What a tool returned, as the text a model reads. Nothing here raises.
+
+Text is all there is for now. Results with images or files will be content parts: made beside
+``result_text``, from the same values, and cut by the same bound.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from datetime import date, time
+from enum import Enum
+from itertools import islice
+from typing import Any, Final, cast
+
+DEFAULT_MAX_RESULT_CHARS: Final = 50_000
+"""Most characters of one result that are sent, where a tool does not say otherwise."""
+LEAST_MAX_RESULT_CHARS: Final = 200
+"""The smallest bound a tool may set: below it the mark would be all there is."""
+MAX_ITERATED: Final = 10_000
+"""Most items taken of an iterator, which may be endless."""
+
+_HASH_DIGITS: Final = 12
+
+
+def cut_text(text: str, max_chars: int = DEFAULT_MAX_RESULT_CHARS) -> str:
+    """Leaves out the middle of a text that is too long, and says so there.
+
+    The mark holds a hash of the whole, so different texts stay different when cut alike.
+
+    Args:
+        text: Any text.
+        max_chars: Most characters of what is returned, the mark included; where not even the mark
+            has room, the mark alone is returned.
+    """
+    total = len(text)
+    if total <= max_chars:
+        return text
+    whole = text.encode("utf-8", "surrogatepass")
+    digest = hashlib.sha256(whole, usedforsecurity=False).hexdigest()[:_HASH_DIGITS]
+    room = max(0, max_chars - len(_mark(total, total, digest)))
+    head = (room + 1) // 2
+    tail = room - head
+    return text[:head] + _mark(total - room, total, digest) + text[total - tail :]
+
+
+def _mark(left_out: int, total: int, digest: str) -> str:
+    return f"\n[… {left_out:,} of {total:,} characters left out; sha256 of all: {digest} …]\n"
+
+
+def result_text(value: object) -> str:
+    """Any value as text for a model: a text verbatim, ``null`` for None, the rest as JSON.
+
+    Dataclasses, pydantic models, mappings, sets, iterators and numpy values become JSON; dates,
+    paths, decimals and what has no JSON form become their ``str()``; bytes become a note of their
+    number. A value that cannot even be written as text becomes a note that says so.
+    """
+    if type(value) is str:
+        return _encodable(value)
+    plain = value
+    if not isinstance(value, _JSON_TYPES) or isinstance(value, Enum):
+        plain = _plain(value)
+    if isinstance(plain, str):
+        return _encodable(str(plain))
+    return _encodable(_json(plain))
+
+
+_JSON_TYPES: Final = (str, int, float, bool, dict, list, tuple, type(None))
+
+
+def _encodable(text: str) -> str:
+    """The text, without the lone surrogates that no wire and no store can take."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
+
+
+def _json(value: object) -> str:
+    try:
+        return _encode(value)
+    except Exception:  # noqa: BLE001  keys that are no text, circles, depth: or a user's own code
+        pass
+    try:
+        return _encode(_tree(value))
+    except Exception:  # noqa: BLE001
+        return _str(value)
+
+
+def _plain(value: Any) -> Any:
+    """One step towards JSON; ``json`` asks again for what is inside."""
+    try:
+        return _step(value)
+    except Exception:  # noqa: BLE001  properties and serializers are a user's code
+        return _str(value)
+
+
+def _step(value: Any) -> Any:
+    if isinstance(value, Enum):
+        inner = value.value
+        return inner if isinstance(inner, _JSON_TYPES) else _plain(inner)
+    if isinstance(value, type):
+        return _str(value)
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if callable(getattr(value, "model_dump", None)):  # pydantic's, without importing it
+        return value.model_dump(mode="json")
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"[{len(cast('bytes', value)):,} bytes, not shown]"
+    if isinstance(value, BaseException):
+        return f"{type(value).__name__}: {_str(value)}"
+    if type(value).__module__.partition(".")[0] == "numpy":
+        return value.tolist()
+    return _collected(value)
+
+
+def _collected(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[Any, Any]", value))
+    if isinstance(value, Set):
+        return _sorted(cast("Set[Any]", value))
+    if isinstance(value, Iterator):
+        return _taken(cast("Iterator[Any]", value))
+    if isinstance(value, deque) or (isinstance(value, Sequence) and not isinstance(value, range)):
+        return list(cast("Iterable[Any]", value))
+    return _str(value)
+
+
+def _sorted(values: Iterable[Any]) -> list[Any]:
+    """In an order that is the same in every process, so that equal results are equal texts."""
+    listed = list(values)
+    try:
+        return sorted(listed)
+    except TypeError:
+        return sorted(listed, key=repr)
+
+
+def _taken(values: Iterator[Any]) -> list[Any]:
+    listed = list(islice(values, MAX_ITERATED + 1))
+    if len(listed) > MAX_ITERATED:
+        listed[MAX_ITERATED] = f"… only the first {MAX_ITERATED:,} items are shown"
+    return listed
+
+
+def _tree(value: Any) -> Any:
+    """The whole value in JSON's own types, with keys as text: slower, but takes any key."""
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value).items()
+        return {_key(key): _tree(part) for key, part in items}
+    if isinstance(value, list | tuple):
+        return [_tree(part) for part in cast("Sequence[Any]", value)]
+    if isinstance(value, Enum) or not isinstance(value, _JSON_TYPES):
+        plain = _plain(value)
+        return plain if isinstance(plain, str) else _tree(plain)
+    return value
+
+
+def _key(key: Any) -> str:
+    return key if type(key) is str else result_text(key)
+
+
+def _str(value: object) -> str:
+    try:
+        return str(value)
+    except Exception as error:  # noqa: BLE001  a user's __str__, or a circle too deep to print
+        return f"<{type(value).__name__} without text: str() raised {type(error).__name__}>"
+
+
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain).encode

@@ -1,0 +1,15 @@
+"""Text from outside put into a prompt as data: it cannot close the frame that it stands in."""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def framed(label: str, text: str) -> str:
+    """``text`` between marks that do not occur in it.
+
+    The mark carries a hash of the text, so a text would have to contain its own hash to close the
+    frame; the same text always gets the same mark, which keeps prompt caches warm.
+    """
+    mark = f"{label}-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
+    return f"<{mark}>\n{text}\n</{mark}>"
