@@ -22,7 +22,9 @@ from script import (
 )
 from untildone import Agent, LoopConfig, RetryPolicy, run_agent
 from untildone import tool as as_tool
-from untildone.types import Message, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
+from untildone.domain.messages import Message, ToolCall
+from untildone.domain.requests import ModelReply, ModelRequest, TextDelta
+from untildone.domain.usage import Usage
 
 CALLS = measure.Calls()
 MISSING: dict[str, str] = {}

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     )
     from untildone.domain.log_codec import event_from_dict, event_to_dict
     from untildone.domain.results import AgentResult
-    from untildone.domain.stream import EventType, StreamEvent
+    from untildone.domain.stream import EventType, StreamEvent, StreamPolicy
     from untildone.domain.usage import Usage
     from untildone.models.anthropic_messages import AnthropicModel
     from untildone.models.openai_chat import OpenAIChatModel
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from untildone.run import (
         AgentStream,
         aclose,
+        filter_stream,
         resume_agent,
         run_agent,
         run_agent_loop,
@@ -88,14 +89,14 @@ _WHERE = {
     "domain.grading": "CriterionContext CriterionVerdict LoopOutcome VerifierFeedback",
     "domain.log_codec": "event_from_dict event_to_dict",
     "domain.results": "AgentResult",
-    "domain.stream": "EventType StreamEvent",
+    "domain.stream": "EventType StreamEvent StreamPolicy",
     "domain.usage": "Usage",
     "models.anthropic_messages": "AnthropicModel",
     "models.openai_chat": "OpenAIChatModel",
     "policy.stuck": "StuckDetector StuckPolicy StuckSignal is_stuck",
     "run": (
-        "AgentStream aclose resume_agent run_agent run_agent_loop run_agent_sync search_loop "
-        "stream_agent"
+        "AgentStream aclose filter_stream resume_agent run_agent run_agent_loop run_agent_sync "
+        "search_loop stream_agent"
     ),
     "tools": "tool",
     "verify": "Verifier VerifierConfig",
@@ -142,6 +143,7 @@ __all__ = [
     "ServerError",
     "SkillError",
     "StreamEvent",
+    "StreamPolicy",
     "StuckDetector",
     "StuckPolicy",
     "StuckSignal",
@@ -155,6 +157,7 @@ __all__ = [
     "aclose",
     "event_from_dict",
     "event_to_dict",
+    "filter_stream",
     "is_stuck",
     "partial_result",
     "resume_agent",

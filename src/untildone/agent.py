@@ -322,13 +322,35 @@ class Agent:
             "procedural_memory",
             "procedural_task_tag",
             "episodic_memory",
-            "response_model",
         ):
             if getattr(self, name) is not None:
                 raise _not_yet(f"Agent.{name}")
         for name in ("mcps", "skills"):
             if getattr(self, name):
                 raise _not_yet(f"Agent.{name}", "give functions in tools=[...]")
+
+    def as_tool(self, *, name: str | None = None, description: str | None = None) -> AgentAsTool:
+        """This agent as a tool of another: it takes a ``task`` and gives the answer's text.
+
+        Its exit is its own: a stop condition met inside it is that call's successful result, and
+        what it costs counts for the run that called it.
+
+        Args:
+            name: The tool's name; default: the agent's.
+            description: What the calling model reads; default: a sentence with the agent's name.
+        """
+        return AgentAsTool(
+            self, name or self.name, description or f"Hands a task to the agent {self.name}."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class AgentAsTool:
+    """An agent in the tools of another; made by ``Agent.as_tool``."""
+
+    agent: Agent
+    name: str
+    description: str
 
 
 def criterion_name(criterion: object) -> str:

@@ -12,11 +12,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from untildone.agent import Agent
+from untildone.agent import Agent, AgentAsTool
 from untildone.domain.bounds import check_count
 from untildone.domain.errors import LoopConvergedError, ResumeError, describe, partial_result
 from untildone.domain.exits import ExitReason
-from untildone.domain.log import ApprovalDecided, At, Log, LogEvent, RunStarted
+from untildone.domain.log import ApprovalDecided, At, Log, LogEvent, NestedRunEnded, RunStarted
 from untildone.domain.messages import messages_from_dicts
 from untildone.domain.results import AgentResult
 from untildone.domain.stream import EventType
@@ -30,8 +30,9 @@ from untildone.engine.refine import refine
 from untildone.engine.worker_pool import WorkerPool
 from untildone.models.metered import MeteredModel, ModelPath
 from untildone.policy.fold import fold
+from untildone.policy.outcome import usage_of
 from untildone.policy.state import RunState
-from untildone.ports import Clock, EventSink, Model, Tool
+from untildone.ports import Clock, EventSink, Model, OutputReader, Tool
 
 Messages = Sequence[Mapping[str, Any]]
 Approvals = Mapping[str, bool | str]
@@ -49,12 +50,41 @@ class Options:
     clock: Clock | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Scope:
-    """The runs around the current code: the innermost one's id, and the queues they will end."""
+    """A run as the code inside it sees it.
+
+    Attributes:
+        run_id: Its id.
+        queues: The queues that it and the runs around it will end.
+        loop: The event loop it runs in.
+        run: The run, once there is one.
+    """
 
     run_id: str
     queues: tuple[EventQueue, ...]
+    loop: asyncio.AbstractEventLoop
+    run: Run | None = None
+
+    def charge(self, nested: Run) -> None:
+        """Adds the cost of a run inside this one, from whatever thread that ran in."""
+        event = NestedRunEnded(At(self.run_id), nested.run_id, _exit_of(nested), nested.spent())
+        if asyncio.get_running_loop() is self.loop:
+            self._note(event)
+        else:
+            self.loop.call_soon_threadsafe(self._note, event)
+
+    def _note(self, event: NestedRunEnded) -> None:
+        run = self.run
+        if run is None or run.state.ended is not None:
+            return  # it outlived the run that started it
+        event.at = run.at()
+        run.record.note(event)
+
+
+def _exit_of(run: Run) -> ExitReason | None:
+    ended = run.state.ended
+    return None if ended is None else ended.reason
 
 
 _scope: ContextVar[_Scope | None] = ContextVar("untildone_scope", default=None)
@@ -124,7 +154,7 @@ async def _resume(entrance: _Entrance, log: Log, approvals: Approvals) -> AgentR
 class _Entrance:
     """One run's way in and out: what is opened here is closed here, and its queue always ends."""
 
-    __slots__ = ("_live", "_options", "_pool", "_run_id", "agent", "outer", "sinks")
+    __slots__ = ("_live", "_options", "_pool", "_run_id", "_scope", "agent", "outer", "sinks")
 
     def __init__(self, agent: Agent, run_id: str, options: Options) -> None:
         self.agent = agent
@@ -147,7 +177,8 @@ class _Entrance:
         outer, queue = self.outer, self._options.queue
         outer_queues = () if outer is None else outer.queues
         queues = outer_queues if queue is None else (*outer_queues, queue)
-        token = _scope.set(_Scope(self._run_id, queues))
+        self._scope = _Scope(self._run_id, queues, asyncio.get_running_loop())
+        token = _scope.set(self._scope)
         try:
             if self._live is None or any(queue is known for known in outer_queues):
                 check_count("max_sync_tools", self._options.max_sync_tools)
@@ -156,6 +187,8 @@ class _Entrance:
         finally:
             _scope.reset(token)
             self._pool.close()
+            if outer is not None and self._scope.run is not None:
+                outer.charge(self._scope.run)
 
     async def _ending_queue(
         self, live: LiveStream, work: Callable[[], Awaitable[AgentResult]]
@@ -194,7 +227,7 @@ class _Entrance:
             return At(run_id, state.iteration)
 
         path = _model_path(agent, model, recorder, at_now, self._options.clock)
-        return Run(
+        self._scope.run = run = Run(
             agent=agent,
             loop=agent.loop_config,
             run_id=run_id,
@@ -206,7 +239,18 @@ class _Entrance:
             tools=tools,
             specs=specs,
             offload=self._pool,
+            output=_output(agent),
+            spent_before=usage_of(state),
         )
+        return run
+
+
+def _output(agent: Agent) -> OutputReader | None:
+    if agent.response_model is None:
+        return None
+    from untildone.tools.structured_output import output_reader
+
+    return output_reader(agent.response_model)
 
 
 def resolve(model: str | Model) -> Model:
@@ -232,7 +276,26 @@ def collect(items: Sequence[Any]) -> dict[str, Tool]:
         return {}
     from untildone.tools import collect_tools
 
-    return collect_tools(items)
+    return collect_tools(
+        [_agent_tool(item) if isinstance(item, AgentAsTool) else item for item in items]
+    )
+
+
+def _agent_tool(data: AgentAsTool) -> Tool:
+    """An agent as a tool: a run of its own with an exit of its own, at the caller's cost."""
+    from untildone.tools import as_tool, tool
+
+    agent = data.agent
+
+    @tool(name=data.name, description=data.description)
+    async def run_task(task: str) -> str:
+        result = await start_run(agent, [{"role": "user", "content": task}], Options())
+        reason = result.exit_reason
+        if reason in (ExitReason.SATISFIED, ExitReason.CONVERGED):
+            return result.text
+        return f"[{agent.name} stopped early: {reason}]\n{result.text}"
+
+    return as_tool(run_task)
 
 
 def _model_path(

@@ -65,6 +65,28 @@ class Tool(Protocol):
         ...
 
 
+class OutputReader(Protocol):
+    """Reads a reply as the agent's ``response_model``."""
+
+    @property
+    def name(self) -> str:
+        """What the output is called."""
+        ...
+
+    @property
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON Schema a reply must fit."""
+        ...
+
+    def read(self, text: str) -> Any:
+        """The reply as an object.
+
+        Raises:
+            OutputParseError: It does not fit; the text says what and where.
+        """
+        ...
+
+
 Offload = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a blocking function in a worker thread of the run's pool."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Self
 
@@ -23,7 +23,7 @@ from untildone.domain.errors import (
 from untildone.domain.exits import ExitReason
 from untildone.domain.log import Log
 from untildone.domain.results import AgentResult
-from untildone.domain.stream import StreamEvent
+from untildone.domain.stream import StreamEvent, StreamPolicy
 from untildone.engine.live import EventQueue
 from untildone.ports import Clock, EventSink
 
@@ -230,6 +230,15 @@ async def aclose() -> None:
     from untildone.models.http import aclose as close_http
 
     await close_http()
+
+
+async def filter_stream(
+    stream: AsyncIterable[StreamEvent], policy: StreamPolicy
+) -> AsyncIterator[StreamEvent]:
+    """The events of a stream that a policy lets pass (S1); the run itself is not affected."""
+    async for event in stream:
+        if policy.allows(event.event):
+            yield event
 
 
 class AgentStream:

@@ -5,7 +5,7 @@ import json
 import pickle
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError, dataclass, fields
+from dataclasses import FrozenInstanceError, dataclass, fields, replace
 from types import SimpleNamespace
 
 import pytest
@@ -228,8 +228,8 @@ def test_a_limit_that_is_no_whole_number_of_one_or_more_is_refused(name, value):
 @pytest.mark.parametrize("rule", ["no_novelty", "same_error", "error_streak", "near_duplicates"])
 def test_a_stop_limit_below_its_nudge_limit_is_refused(rule):
     with pytest.raises(ConfigError, match=rf"{rule}_stop is 6, below {rule}_nudge, which is 7"):
-        StuckPolicy(**{f"{rule}_nudge": 7, f"{rule}_stop": 6})
-    assert StuckPolicy(**{f"{rule}_nudge": 7, f"{rule}_stop": 7})
+        replace(StuckPolicy(), **{f"{rule}_nudge": 7, f"{rule}_stop": 6})
+    assert replace(StuckPolicy(), **{f"{rule}_nudge": 7, f"{rule}_stop": 7})
 
 
 @pytest.mark.parametrize("action", ["", "none", None, True, "Nudge"])

@@ -115,6 +115,28 @@ class ToolFinished:
 
 
 @dataclass(slots=True)
+class OutputJudged:
+    """The reply was held against ``response_model``.
+
+    ``problem`` says why it does not fit; ``complaint`` is what the model is told then, once.
+    """
+
+    at: At
+    problem: str | None = None
+    complaint: str | None = None
+
+
+@dataclass(slots=True)
+class NestedRunEnded:
+    """A run inside this one, such as an agent used as a tool, has ended; it cost ``usage``."""
+
+    at: At
+    nested_run: str
+    reason: ExitReason | None
+    usage: Usage
+
+
+@dataclass(slots=True)
 class Nudged:
     """The agent was told once that it repeats itself."""
 
@@ -259,6 +281,8 @@ LogEvent = (
     | Refined
     | ModelCallFailed
     | Nudged
+    | OutputJudged
+    | NestedRunEnded
     | RunStarted
     | RunEnded
     | ApprovalRequested

@@ -12,7 +12,14 @@ from typing import Any, Final, cast, get_args
 
 from untildone.domain.errors import ConfigError
 from untildone.domain.exits import ExitReason
-from untildone.domain.log import AgentRunEnded, At, CriterionJudged, LogEvent, RunEnded
+from untildone.domain.log import (
+    AgentRunEnded,
+    At,
+    CriterionJudged,
+    LogEvent,
+    NestedRunEnded,
+    RunEnded,
+)
 from untildone.domain.messages import Message, message_from_dict
 from untildone.domain.usage import Usage
 
@@ -78,6 +85,7 @@ _DECODERS: Final[dict[Any, Callable[[Any], Any]]] = {
     "agent_exit": ExitReason,
     (CriterionJudged, "messages"): tuple,
     (AgentRunEnded, "reason"): ExitReason,
+    (NestedRunEnded, "reason"): ExitReason,
     (RunEnded, "reason"): ExitReason,
 }
 """How a field is read back, by its name; by event and name where one name means two things."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 
 class EventType(StrEnum):
@@ -37,6 +37,60 @@ class EventType(StrEnum):
     """Ours: the stuck detector spoke to the agent. Payload: ``rule, evidence, text``."""
     APPROVAL_REQUESTED = "approval_requested"
     """Ours: a tool call waits for a person. Payload: ``tool, args, call_id``."""
+
+
+_ALWAYS: Final = frozenset({EventType.DONE, EventType.ERROR})
+_CHAT: Final = _ALWAYS | {
+    EventType.TEXT_DELTA,
+    # Without these two a reader would show the text of a failed try beside that of the next one.
+    EventType.RETRY_ATTEMPT,
+    EventType.FALLBACK_TRIGGERED,
+}
+_STANDARD: Final = _CHAT | {
+    EventType.AGENT_START,
+    EventType.AGENT_DONE,
+    EventType.TOOL_CALL,
+    EventType.TOOL_RESULT,
+    EventType.TOOL_DENIED,
+    EventType.APPROVAL_REQUESTED,
+    EventType.LOOP_ITERATION,
+}
+
+
+@dataclass(frozen=True)
+class StreamPolicy:
+    """Which kinds of events a reader wants (S1): a view, never a change to the run.
+
+    DONE and ERROR always pass, so that every reader learns of the end.
+
+    Attributes:
+        include: The kinds that pass; None for all.
+        exclude: Kinds that do not, even if included.
+    """
+
+    include: frozenset[EventType] | set[EventType] | None = None
+    exclude: frozenset[EventType] | set[EventType] = frozenset()
+
+    def allows(self, kind: EventType) -> bool:
+        """Whether events of this kind pass."""
+        if kind in _ALWAYS:
+            return True
+        return (self.include is None or kind in self.include) and kind not in self.exclude
+
+    @classmethod
+    def chat(cls) -> StreamPolicy:
+        """The answer's text, and what takes back text of a failed try."""
+        return cls(include=_CHAT)
+
+    @classmethod
+    def standard(cls) -> StreamPolicy:
+        """Also the agent's beginning and end, its tools, and finished iterations."""
+        return cls(include=_STANDARD)
+
+    @classmethod
+    def verbose(cls) -> StreamPolicy:
+        """Everything."""
+        return cls()
 
 
 @dataclass(slots=True)

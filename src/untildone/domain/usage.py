@@ -29,11 +29,22 @@ class Usage:
             unknown_calls=self.unknown_calls + other.unknown_calls,
         )
 
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens - other.input_tokens,
+            output_tokens=self.output_tokens - other.output_tokens,
+            cached_tokens=self.cached_tokens - other.cached_tokens,
+            unknown_calls=self.unknown_calls - other.unknown_calls,
+        )
+
     @property
     def total_tokens(self) -> int:
         """Input plus output tokens."""
         return self.input_tokens + self.output_tokens
 
+
+NO_USAGE = Usage()
+"""What costs nothing."""
 
 UNKNOWN_USAGE = Usage(unknown_calls=1)
 """What a model call costs when nobody said: one unknown call, never zero calls."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from untildone.agent import Agent, LoopConfig
-from untildone.domain.errors import LoopConvergedError
+from untildone.domain.errors import LoopConvergedError, OutputParseError
 from untildone.domain.log import At
 from untildone.domain.results import AgentResult
 from untildone.domain.tools import ToolSpecs
+from untildone.domain.usage import NO_USAGE, Usage
 from untildone.engine.record import Recorder
-from untildone.policy.outcome import iteration_result, update_totals
+from untildone.policy.outcome import iteration_result, update_totals, usage_of
 from untildone.policy.rules import LoopRules
 from untildone.policy.state import RunState
-from untildone.ports import Model, Offload, RunModel, Tool
+from untildone.ports import Model, Offload, OutputReader, RunModel, Tool
 
 
 @dataclass(slots=True)
@@ -33,6 +35,8 @@ class Run:
         tools: The tools by name.
         specs: The tools as the model is told of them.
         offload: Runs blocking functions in the run's pool.
+        output: Reads replies as the agent's ``response_model``, if it has one.
+        spent_before: What a resumed run had cost before it was resumed.
         failure: What a judge raised, while it is needed to end the run.
         early: The ``LoopConvergedError`` that a predicate raised, likewise.
     """
@@ -48,6 +52,8 @@ class Run:
     tools: Mapping[str, Tool]
     specs: ToolSpecs
     offload: Offload
+    output: OutputReader | None = None
+    spent_before: Usage = NO_USAGE
     failure: BaseException | None = None
     early: LoopConvergedError | None = None
     _judged: AgentResult | None = None
@@ -75,14 +81,25 @@ class Run:
             here = self._here = At(self.run_id, number)
         return At(self.run_id, number, branch, turn) if branch or turn else here
 
+    def spent(self) -> Usage:
+        """What the run has cost since it was started or resumed."""
+        return usage_of(self.state) - self.spent_before
+
     def judged_result(self) -> AgentResult:
         """The current iteration's result: the same object for all who judge it."""
         state = self.state
         result = self._judged
         if result is None or result.loop_iterations != state.iteration:
-            result = self._judged = iteration_result(state)
+            result = self._judged = self.with_parsed(iteration_result(state))
         else:
             update_totals(result, state)
+        return result
+
+    def with_parsed(self, result: AgentResult) -> AgentResult:
+        """The result with its text read as ``response_model``, where it fits."""
+        if self.output is not None:
+            with suppress(OutputParseError):
+                result.parsed = self.output.read(result.text)
         return result
 
     def sampling_params(self, at: At) -> Mapping[str, Any]:

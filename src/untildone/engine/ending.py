@@ -35,7 +35,7 @@ def give_result(run: Run) -> AgentResult:
     if ended is None:
         msg = "the run has not ended"
         raise RuntimeError(msg)
-    result = final_result(state, ended.reason, ended.error)
+    result = run.with_parsed(final_result(state, ended.reason, ended.error))
     loop = state.rules.loop
     match ended.reason:
         case ExitReason.STOP_CONDITION:
@@ -80,7 +80,8 @@ def _end_raising(run: Run, reason: ExitReason, error: BaseException) -> None:
         run.record.note(RunEnded(run.at(), reason, describe(error)))
     ended = state.ended
     if ended is not None:
-        attach_partial_result(error, final_result(state, ended.reason, ended.error))
+        result = run.with_parsed(final_result(state, ended.reason, ended.error))
+        attach_partial_result(error, result)
 
 
 def _error_text(run: Run, reason: ExitReason) -> str | None:

@@ -76,9 +76,9 @@ async def _ask(
 async def _predicate(predicate: Any, result: AgentResult) -> bool:
     """A predicate's answer; an awaitable is awaited, never taken as true."""
     answer = predicate(result)
-    if isinstance(answer, bool):
-        return answer
-    return bool(await answer if inspect.isawaitable(answer) else answer)
+    while inspect.isawaitable(answer):
+        answer = await answer
+    return bool(answer)
 
 
 async def _grade(run: Run, at: At, grader: Grader | None, result: AgentResult) -> Graded:
@@ -94,13 +94,13 @@ async def _criterion(run: Run, at: At, criterion: Any, result: AgentResult) -> o
         return await _grader_as_criterion(run, at, criterion, result)
     evaluate = getattr(criterion, "evaluate", criterion)
     answer = evaluate(_context(run, result))
-    if isinstance(answer, bool | CriterionVerdict):
-        return answer
-    return await answer if inspect.isawaitable(answer) else answer
+    while inspect.isawaitable(answer):
+        answer = await answer
+    return answer
 
 
 def _is_grader(criterion: Any) -> bool:
-    return hasattr(criterion, "threshold") and hasattr(criterion, "evaluate")
+    return all(hasattr(criterion, name) for name in ("evaluate", "threshold", "confirmations"))
 
 
 async def _grader_as_criterion(

@@ -19,6 +19,7 @@ def rules_for(agent: Agent, loop: LoopConfig | None, specs: ToolSpecs) -> RunRul
     """All that decisions need to know of an agent."""
     return RunRules(
         max_turns=agent.max_turns,
+        has_output=agent.response_model is not None,
         raise_on_max_turns=agent.on_max_turns == "raise",
         stuck=agent.stuck,
         traits={spec.name: spec.traits for spec in specs.specs},
@@ -70,7 +71,7 @@ def fingerprint_of(agent: Agent, model_name: str, rules: RunRules, specs: ToolSp
         "tools": [spec.to_dict() for spec in specs.specs],
         "rules": {
             name: _data(getattr(rules, name))
-            for name in ("max_turns", "raise_on_max_turns", "stuck", "loop")
+            for name in ("max_turns", "raise_on_max_turns", "has_output", "stuck", "loop")
         },
     }
     encoded = json.dumps(known, sort_keys=True, default=str).encode()

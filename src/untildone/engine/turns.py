@@ -12,9 +12,18 @@ from untildone.domain.log import AgentRunEnded, At, Nudged
 from untildone.domain.requests import ModelRequest
 from untildone.engine.context import Run
 from untildone.engine.hooks import call_hook
+from untildone.engine.output import check_output, refuse_output
 from untildone.engine.tool_calls import answer_calls
 from untildone.policy.state import AgentRun
-from untildone.policy.steps import CallModel, EndAgentRun, Nudge, RunTools, next_turn
+from untildone.policy.steps import (
+    CallModel,
+    CheckOutput,
+    EndAgentRun,
+    Nudge,
+    RefuseOutput,
+    RunTools,
+    next_turn,
+)
 
 
 async def run_turns(run: Run, branch: int = 0) -> None:
@@ -34,6 +43,10 @@ async def run_turns(run: Run, branch: int = 0) -> None:
             case Nudge(signal):
                 text = rules.stuck.nudge_text
                 await run.record(Nudged(at, text, signal.rule, signal.evidence))
+            case CheckOutput():
+                await check_output(run, agent_run, at)
+            case RefuseOutput():
+                refuse_output(run, agent_run)
             case EndAgentRun(reason):
                 await run.record(AgentRunEnded(at, reason))
                 return
@@ -52,5 +65,8 @@ async def _call_model(run: Run, agent_run: AgentRun, at: At) -> None:
         extra_params=run.sampling_params(at),
         at=at,
     )
+    if run.output is not None:
+        request.json_schema = run.output.json_schema
+        request.schema_name = run.output.name
     live = run.record.live
     await run.worker.generate(request, None if live is None else live.delta_sink(at))

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Any, Final
 
 from untildone.domain.errors import (
@@ -40,9 +41,13 @@ _STATUS_OF_WORDS: Final[tuple[tuple[str, int], ...]] = (
     ("invalid_request", 400),
     ("timeout", 504),
 )
-_TAG: Final = re.compile(r"<(?:style|script)\b.*?</(?:style|script)>|<[^>]*>", re.DOTALL | re.I)
+_MESSAGE_KEYS: Final = ("error", "message", "detail", "msg", "error_message")
+_DEEPEST_MESSAGE: Final = 4
+_TAG: Final = re.compile(
+    r"<(?:style|script)\b.*?</(?:style|script)>|<[^>]*>", re.DOTALL | re.IGNORECASE
+)
 _REDIRECTS: Final = range(300, 400)
-_SERVER_ERRORS: Final = range(500, 1000)
+_ERRORS: Final = range(400, 600)
 
 
 def refused(status: int, headers: Mapping[str, str], body: bytes, endpoint: Endpoint) -> ModelError:
@@ -103,29 +108,31 @@ def _error(
 def _kind_and_step(status: int, endpoint: Endpoint) -> tuple[type[ModelError], str]:
     """Which error a status is, and what its reader should do."""
     name = endpoint.model.partition("/")[2] or endpoint.model
-    if status in (401, 403):
-        return AuthenticationError, (
-            f"check the key in {endpoint.key_variable}, and that it may use this model"
-            if endpoint.key_variable
-            else "give the key with api_key=..., and check that it may use this model"
-        )
-    if status == 404:
-        return BadRequestError, (
-            f"the model name {name!r} may be wrong, or base_url lacks a part such as '/v1'"
-        )
-    if status == 402:
-        return BadRequestError, "the account has no credit left for this"
-    if status == 408:
-        return ModelTimeoutError, "a RetryPolicy tries again"
-    if status == 429:
-        return RateLimitError, (
-            "a RetryPolicy waits and tries again; if it stays so, check the account's limits"
-        )
-    if status in _SERVER_ERRORS:
-        return ServerError, "the fault is the provider's: a RetryPolicy tries again"
-    if status in _REDIRECTS:
-        return BadRequestError, "redirects are not followed: set base_url to where it leads"
-    return BadRequestError, "the request must be changed before it is sent again"
+    match status:
+        case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
+            return AuthenticationError, (
+                f"check the key in {endpoint.key_variable}, and that it may use this model"
+                if endpoint.key_variable
+                else "give the key with api_key=..., and check that it may use this model"
+            )
+        case HTTPStatus.NOT_FOUND:
+            return BadRequestError, (
+                f"the model name {name!r} may be wrong, or base_url lacks a part such as '/v1'"
+            )
+        case HTTPStatus.PAYMENT_REQUIRED:
+            return BadRequestError, "the account has no credit left for this"
+        case HTTPStatus.REQUEST_TIMEOUT:
+            return ModelTimeoutError, "a RetryPolicy tries again"
+        case HTTPStatus.TOO_MANY_REQUESTS:
+            return RateLimitError, (
+                "a RetryPolicy waits and tries again; if it stays so, check the account's limits"
+            )
+        case _ if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return ServerError, "the fault is the provider's: a RetryPolicy tries again"
+        case _ if status in _REDIRECTS:
+            return BadRequestError, "redirects are not followed: set base_url to where it leads"
+        case _:
+            return BadRequestError, "the request must be changed before it is sent again"
 
 
 def request_id_of(headers: Mapping[str, str]) -> str | None:
@@ -179,16 +186,19 @@ def _words_of(body: bytes) -> str:
     return _message_in(form) or text
 
 
-def _message_in(form: Any) -> str:
+def _message_in(form: Any, depth: int = 0) -> str:
     """The message of an error in any of the forms that are about."""
     if isinstance(form, str):
         return form
     fields = as_dict(form)
-    for key in ("error", "message", "detail", "msg", "error_message"):
+    for key in _MESSAGE_KEYS:
         inner = fields.get(key)
-        found = _message_in(next(iter(as_list(inner)), inner) if isinstance(inner, list) else inner)
-        if found:
-            return found
+        if isinstance(inner, list):
+            inner = next(iter(as_list(inner)), None)
+        if inner is not None and depth < _DEEPEST_MESSAGE:
+            found = _message_in(inner, depth + 1)
+            if found:
+                return found
     return ""
 
 
@@ -197,6 +207,6 @@ def _status_in(fields: dict[str, Any]) -> int | None:
         value = fields.get(key)
         if isinstance(value, str) and value.isdecimal():
             value = int(value[:4])
-        if isinstance(value, int) and 400 <= value < 600:
+        if isinstance(value, int) and value in _ERRORS:
             return value
     return None

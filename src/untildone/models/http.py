@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+import os
+import socket
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -38,6 +40,7 @@ _DRAIN_S: Final = 0.1
 _MOST_ERROR_BYTES: Final = 65_536
 # aiohttp warns of plain bytes above this size and sends a BytesIO in pieces.
 _LARGE_BODY: Final = 2**20
+_SUCCESS: Final = range(200, 300)
 _NOTHING_SPENT: Final = Usage()
 
 
@@ -91,6 +94,11 @@ class Response:
         self._deadline = _after(started, endpoint.timeouts.first_token_s)
         self._heard: bool | None = None
         self._given_at = self._loop.time()
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status is 2xx."""
+        return self.status in _SUCCESS
 
     def heard(self) -> None:
         """Tells that the last piece held something of the reply, not only a sign of life."""
@@ -151,7 +159,7 @@ class Response:
 
 
 @asynccontextmanager
-async def post(endpoint: Endpoint, body: bytes) -> AsyncIterator[Response]:
+async def post(endpoint: Endpoint, body: bytes) -> AsyncGenerator[Response]:
     """Posts JSON; inside the block the answer can be read, after it its connection is free.
 
     A connection whose answer was read to its end is kept for the next request, any other closed.
@@ -238,8 +246,16 @@ def _failure(error: Exception, endpoint: Endpoint) -> ModelError:
 
 def _reason(error: BaseException) -> str:
     """What went wrong, in a few words without addresses."""
+    import aiohttp
+
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "it ended too early"
     inner = getattr(error, "os_error", None) or error
-    text = getattr(inner, "strerror", None) or getattr(inner, "message", None) or str(inner)
+    number = getattr(inner, "errno", None)
+    if isinstance(number, int) and not isinstance(inner, socket.gaierror):
+        text = os.strerror(number)
+    else:
+        text = getattr(inner, "strerror", None) or getattr(inner, "message", None) or str(inner)
     text = " ".join(str(text).split())
     return text[:120] or type(error).__name__
 

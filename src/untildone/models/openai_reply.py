@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from untildone.domain.errors import ModelError
 from untildone.domain.messages import Message, ToolCall
@@ -51,7 +51,7 @@ class ReplyAssembler:
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._reasoning: list[str] = []
-        self._reasoning_details: list[Any] = []
+        self._reasoning_details: list[dict[str, Any]] = []
         self._calls = CallAssembler()
         self._finish_reason: str | None = None
         self._usage: Usage | None = None
@@ -145,9 +145,7 @@ class ReplyAssembler:
         content = delta.get("content")
         if content:
             self._take_content(content, deltas)
-        if len(delta) > 2:
-            self._take_rarities(delta, deltas)
-        elif "tool_calls" in delta or "refusal" in delta:
+        if not content or len(delta) > 1:
             self._take_rarities(delta, deltas)
         reason = choice.get("finish_reason")
         if reason:
@@ -163,7 +161,8 @@ class ReplyAssembler:
         if isinstance(refusal, str) and refusal:
             self._refusal.append(refusal)
             self._add_text(refusal, deltas)
-        self._reasoning_details.extend(as_list(delta.get("reasoning_details")))
+        for detail in as_list(delta.get("reasoning_details")):
+            _add_detail(self._reasoning_details, as_dict(detail))
         calls = as_list(delta.get("tool_calls"))
         if calls:
             self._calls.feed(calls)
@@ -233,6 +232,19 @@ class ReplyAssembler:
         return broken_inside(error, self._endpoint, self._request_id)
 
 
+def _add_detail(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:
+    """Adds a piece of OpenRouter's reasoning details; consecutive texts are one detail."""
+    last = details[-1] if details else {}
+    if piece.get("type") == "reasoning.text" == last.get("type") and (
+        piece.get("index") == last.get("index")
+    ):
+        text = as_text(last.get("text")) + as_text(piece.get("text"))
+        news = {key: value for key, value in piece.items() if value is not None}
+        details[-1] = {**last, **news, "text": text}
+    elif piece:
+        details.append(piece)
+
+
 class _Call:
     """A call while its pieces come in."""
 
@@ -247,11 +259,10 @@ class _Call:
     @property
     def is_whole(self) -> bool:
         """Whether the arguments are a complete JSON object: more can only be another call's."""
-        text = "".join(self.arguments).strip()
-        if not (text.startswith("{") and text.endswith("}")):
+        if not (self.arguments and self.arguments[-1].rstrip().endswith("}")):
             return False
         try:
-            return isinstance(parsed(text), dict)
+            return isinstance(parsed("".join(self.arguments)), dict)
         except ValueError:
             return False
 
@@ -269,12 +280,13 @@ class CallAssembler:
             piece = as_dict(item)
             function = as_dict(piece.get("function"))
             call_id, name = as_text(piece.get("id")), as_text(function.get("name"))
-            index = piece.get("index")
-            if isinstance(index, int) and not isinstance(index, bool):
-                call = self._indexed(index, call_id, name)
+            news = _News(call_id, name, bool(function.get("arguments")))
+            index = as_count(piece.get("index"))
+            if index is not None:
+                call = self._indexed(index, news)
             else:
-                call = self._unindexed(position, len(pieces), call_id, name)
-            _extend(call, piece, function, call_id, name)
+                call = self._unindexed(position, len(pieces), news)
+            _extend(call, piece, function)
 
     def calls(self, *, cut: bool) -> tuple[ToolCall, ...]:
         """The calls in the order in which they began, each with an id of its own.
@@ -294,24 +306,23 @@ class CallAssembler:
             arguments = "{}"
         return ToolCall(call.id, call.name, arguments, call.extra or None)
 
-    def _indexed(self, index: int, call_id: str, name: str) -> _Call:
+    def _indexed(self, index: int, news: _News) -> _Call:
         call = self._by_index.get(index)
-        if call is None or _is_another(call, call_id, name, has_index=True):
+        if call is None or _is_another(call, news, has_index=True):
             call = self._by_index[index] = self._begun()
         return call
 
-    def _unindexed(self, position: int, count: int, call_id: str, name: str) -> _Call:
+    def _unindexed(self, position: int, count: int, news: _News) -> _Call:
         calls = self._calls
-        if not calls or (name and position > 0):
+        if not calls or (news.name and position > 0):
             return self._begun()
-        if call_id and not name:
-            known = next((call for call in reversed(calls) if call.id == call_id), None)
-            return known or (calls[-1] if not calls[-1].id else self._begun())
-        if not call_id and not name:
-            return calls[position] if count > 1 and count == len(calls) else calls[-1]
-        return (
-            self._begun() if _is_another(calls[-1], call_id, name, has_index=False) else calls[-1]
-        )
+        last = calls[-1]
+        if news.name:
+            return self._begun() if _is_another(last, news, has_index=False) else last
+        if news.call_id:
+            known = next((call for call in reversed(calls) if call.id == news.call_id), None)
+            return known or (self._begun() if last.id else last)
+        return calls[position] if count > 1 and count == len(calls) else last
 
     def _begun(self) -> _Call:
         call = _Call()
@@ -319,25 +330,31 @@ class CallAssembler:
         return call
 
 
-def _is_another(call: _Call, call_id: str, name: str, *, has_index: bool) -> bool:
-    """Whether a piece with this id and name begins a call of its own."""
-    if call_id and call.id and call_id != call.id:
+class _News(NamedTuple):
+    """What a piece tells of the call it belongs to."""
+
+    call_id: str
+    name: str
+    has_arguments: bool
+
+
+def _is_another(call: _Call, news: _News, *, has_index: bool) -> bool:
+    """Whether a piece begins a call of its own."""
+    if news.call_id and call.id and news.call_id != call.id:
         return True
-    if not name or not call.name:
+    if not news.name or not call.name:
         return False
-    if name != call.name:
-        # With an index a second name may be the rest of the first, before any argument.
-        return not has_index or bool(call.arguments)
+    if news.name != call.name:
+        # With an index, a second name may be the rest of the first one.
+        return not has_index or bool(call.arguments) or bool(news.call_id)
     # The same name again: some providers repeat it on each piece, some mean a second call.
-    return call.is_whole
+    return news.has_arguments and call.is_whole
 
 
-def _extend(
-    call: _Call, piece: dict[str, Any], function: dict[str, Any], call_id: str, name: str
-) -> None:
-    if call_id and not call.id:
-        call.id = call_id
-    if name and name != call.name:
+def _extend(call: _Call, piece: dict[str, Any], function: dict[str, Any]) -> None:
+    call.id = call.id or as_text(piece.get("id"))
+    name = as_text(function.get("name"))
+    if name != call.name:
         call.name += name
     arguments = function.get("arguments")
     if isinstance(arguments, str):
@@ -345,7 +362,7 @@ def _extend(
             call.arguments.append(arguments)
     elif arguments is not None:
         call.arguments.append(json.dumps(arguments, ensure_ascii=False))
-    if len(piece) > 2 and not piece.keys() <= _KNOWN_CALL_KEYS:
+    if not piece.keys() <= _KNOWN_CALL_KEYS:
         call.extra.update({k: v for k, v in piece.items() if k not in _KNOWN_CALL_KEYS})
 
 

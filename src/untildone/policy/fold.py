@@ -23,7 +23,9 @@ from untildone.domain.log import (
     ModelCallFailed,
     ModelCallReplied,
     ModelCallStarted,
+    NestedRunEnded,
     Nudged,
+    OutputJudged,
     PredicateJudged,
     Refined,
     RunEnded,
@@ -80,10 +82,12 @@ def apply(state: RunState, event: LogEvent) -> None:  # noqa: C901, PLR0912  one
             _finish_iteration(state, event)
         case Refined():
             _refine(state, event)
-        case ModelCallFailed():
+        case ModelCallFailed() | NestedRunEnded():
             _spend(state, event.usage)
         case Nudged():
             _nudge(state.runs[event.at.branch], event)
+        case OutputJudged():
+            _judge_output(state.runs[event.at.branch], event)
         case RunStarted():
             _start_run(state, event)
         case RunEnded():
@@ -173,6 +177,15 @@ def _nudge(run: AgentRun, event: Nudged) -> None:
     run.signal = None
     if run.detector is not None:
         run.detector.note_user()
+
+
+def _judge_output(run: AgentRun, event: OutputJudged) -> None:
+    run.output_fits = event.problem is None
+    if event.problem is not None:
+        run.output_problems += 1
+    if event.complaint is not None:
+        run.replied_without_calls = False
+        run.conversation.append(user_message(event.complaint))
 
 
 def _grade(state: RunState, event: Graded) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from untildone.domain.exits import ExitReason
 from untildone.domain.results import AgentResult
+from untildone.domain.usage import Usage
 from untildone.policy.state import AgentRun, Finished, RunState
 
 
@@ -25,6 +26,16 @@ def update_totals(result: AgentResult, state: RunState) -> None:
     result.cached_tokens = state.cached_tokens
     result.unknown_usage_calls = state.unknown_usage_calls
     result.turns = state.turns
+
+
+def usage_of(state: RunState) -> Usage:
+    """What the run has spent so far."""
+    return Usage(
+        input_tokens=state.input_tokens,
+        output_tokens=state.output_tokens,
+        cached_tokens=state.cached_tokens,
+        unknown_calls=state.unknown_usage_calls,
+    )
 
 
 def final_result(state: RunState, reason: ExitReason, error: str | None = None) -> AgentResult:

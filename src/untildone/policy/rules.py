@@ -43,6 +43,7 @@ class RunRules:
     """The settings of a whole run; ``loop`` is None for one agent run."""
 
     max_turns: int = 10
+    has_output: bool = False
     raise_on_max_turns: bool = False
     stuck: StuckPolicy = DEFAULT_STUCK_POLICY
     traits: Mapping[str, ToolTraits] = field(default_factory=dict[str, ToolTraits])

@@ -26,6 +26,8 @@ class AgentRun:
         conversation: What the model is sent. It only ever grows, so a length is a snapshot.
         start: Where this run's own messages begin in it.
         detector: Made with the first tool call: a run without any cannot be stuck.
+        output_problems: Replies that did not fit ``response_model``.
+        output_fits: Whether the last one did.
         end: Its length when the run ended; 0 before.
         calls: The calls of the batch that is being answered; empty between batches.
         answers: Their answers so far, by position.
@@ -48,6 +50,8 @@ class AgentRun:
         default_factory=dict[int, tuple[bool, str | None] | None]
     )
     replied_without_calls: bool = False
+    output_problems: int = 0
+    output_fits: bool = False
     signal: StuckSignal | None = None
     nudged: bool = False
     exit: ExitReason | None = None

@@ -8,6 +8,7 @@ ends.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from untildone.domain.exits import ExitReason
 from untildone.policy.iteration import evaluates_criteria
@@ -131,6 +132,9 @@ def _next_judgement(state: RunState, loop: LoopRules) -> Step:
     return _CLOSE_ITERATION
 
 
+OUTPUT_REPAIRS: Final = 1
+"""How often a reply that does not fit ``response_model`` is sent back."""
+
 # --- The turn loop --------------------------------------------------------------------------------
 
 
@@ -158,10 +162,22 @@ class EndAgentRun:
     reason: ExitReason
 
 
-TurnStep = CallModel | RunTools | Nudge | EndAgentRun
+@dataclass(frozen=True, slots=True)
+class CheckOutput:
+    """Hold the reply against ``response_model``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseOutput:
+    """Fail: the reply does not fit, also after its repair."""
+
+
+TurnStep = CallModel | RunTools | Nudge | CheckOutput | RefuseOutput | EndAgentRun
 
 _CALL_MODEL = CallModel()
 _RUN_TOOLS = RunTools()
+_CHECK_OUTPUT = CheckOutput()
+_REFUSE_OUTPUT = RefuseOutput()
 _SATISFIED = EndAgentRun(ExitReason.SATISFIED)
 _STUCK = EndAgentRun(ExitReason.STUCK)
 _MAX_TURNS = EndAgentRun(ExitReason.MAX_TURNS)
@@ -173,7 +189,9 @@ def next_turn(run: AgentRun, rules: RunRules) -> TurnStep:
     if run.calls:
         return _AWAITING_APPROVAL if _only_waits_for_people(run) else _RUN_TOOLS
     if run.replied_without_calls:
-        return _SATISFIED
+        if not rules.has_output or run.output_fits:
+            return _SATISFIED
+        return _CHECK_OUTPUT if run.output_problems <= OUTPUT_REPAIRS else _REFUSE_OUTPUT
     signal = run.signal
     if signal is not None:
         if rules.stuck.action == "nudge" and not run.nudged:

@@ -1,7 +1,7 @@
 """Reads the arguments a model sent, or tells it what is wrong and what would fit.
 
 Values must have the type that the schema says, at every depth: ``"5"`` is no integer and ``1`` no
-boolean. A refused call costs a turn, one that runs with a guess may cost more. What JSON has no type
+boolean. A refused call costs a turn; one that runs on a guess may cost more. What JSON has no type
 for is made from its usual text: dates, enum members, paths, models.
 """
 
@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NoReturn, cast
 
 from untildone.domain.errors import ToolError
+from untildone.tools.results import text_of
 
 _MAX_PROBLEMS: Final = 3
 _MAX_ECHO: Final = 60
-_MAX_MESSAGE: Final = 200
-_MAX_SHAPE: Final = 300
 _MAX_NAME: Final = 60
+_MAX_WORDING: Final = 200
+_MAX_SHAPE: Final = 300
 _MAX_CHOICES: Final = 8
 
 
@@ -28,26 +29,27 @@ class Arguments:
     Args:
         validator: pydantic's, of a typed dict of all parameters.
         json_schema: The schema of the same.
-        always_check: Whether the validator fills arguments in, so that their number says nothing.
-        var_keyword: The name of a ``**`` parameter.
+        fills_in: Whether the validator adds what was not sent.
+        var_keyword: The name of a ``**`` parameter, if there is one.
+        fixed: Names that may not be sent in it.
     """
 
-    __slots__ = ("_empty", "_plain", "_schema", "_validate", "_var_keyword")
+    __slots__ = ("_fixed", "_flat", "_schema", "_validate", "_var_keyword")
 
     def __init__(
         self,
         validator: Any,
         json_schema: dict[str, Any],
         *,
-        always_check: bool = False,
+        fills_in: bool = False,
         var_keyword: str | None = None,
+        fixed: Collection[str] = (),
     ) -> None:
-        properties: dict[str, Any] = json_schema["properties"]
         self._validate = validator.validate_json
         self._schema = json_schema
-        self._empty = not properties
-        self._plain = not always_check and all(map(_is_scalar, properties.values()))
+        self._flat = not fills_in and all(map(_is_scalar, json_schema["properties"].values()))
         self._var_keyword = var_keyword
+        self._fixed = fixed
 
     def parse(self, text: str) -> dict[str, Any]:
         """The arguments as the function takes them.
@@ -60,43 +62,56 @@ class Arguments:
         """
         try:
             values: dict[str, Any] = self._validate(text, strict=True)
-        except Exception as error:  # noqa: BLE001  validators may be a user's own code
-            if self._empty and not text.strip():
-                return {}
-            raise ToolError(self._refusal(text, error)) from error
-        # Every key has a colon. With as many keys as colons none is doubled and nothing is nested.
-        if not self._plain or text.count(":") != len(values):
+        except Exception as error:
+            values = self._second_reading(text, error)
+        # Every key has a colon. With as many keys as colons, none is doubled and nothing is nested.
+        if not self._flat or text.count(":") != len(values):
             self._check_json(text)
         if self._var_keyword is not None:
             self._check_var_keyword(values)
         return values
 
+    def _second_reading(self, text: str, error: Exception) -> dict[str, Any]:
+        """Takes the two things that are right and that the validator refuses."""
+        if not text.strip() and not self._schema["properties"]:
+            return {}
+        problems = _problems(error)
+        if any(map(_is_whole_number, problems)):
+            try:
+                return self._validate(_with_whole_numbers(text), strict=True)
+            except Exception as second:
+                problems = _problems(second) or problems
+        raise ToolError(self._refusal(text, error, problems)) from error
+
     def _check_json(self, text: str) -> None:
         """Refuses what the validator's parser lets pass and JSON does not, or not clearly."""
+        if not text.strip():
+            return
         try:
-            _strict_json(text)
+            _decode(text)
         except (ValueError, RecursionError) as error:
             raise ToolError(self._invalid(str(error))) from error
 
     def _check_var_keyword(self, values: Mapping[str, Any]) -> None:
         name = self._var_keyword or ""
-        doubled = [key for key in values.get(name, ()) if key in self._schema["properties"]]
-        if doubled:
-            raise ToolError(
-                self._with_shape(f"{_quoted(doubled[0])} stands in `{name}`, give it by its name")
-            )
+        for key in values.get(name, ()):
+            if key in self._schema["properties"]:
+                raise ToolError(self._with_shape(f"{_name(key)} has a place beside `{name}`"))
+            if key in self._fixed:
+                raise ToolError(
+                    self._with_shape(f"{_name(key)} is fixed, leave it out of `{name}`")
+                )
 
     # ── What the model reads ─────────────────────────────────────────────────────────────────────
 
-    def _refusal(self, text: str, error: Exception) -> str:
+    def _refusal(self, text: str, error: Exception, problems: Sequence[Mapping[str, Any]]) -> str:
         if not text.strip():
             return self._with_shape("There are no arguments")
-        problems = _problems(error)
-        kind = problems[0]["type"] if problems else ""
-        if kind == "json_invalid":
-            return self._invalid(problems[0]["msg"].removeprefix("Invalid JSON: "))
-        if kind == "string_unicode":
-            return self._invalid("it is not valid Unicode")
+        whole = problems[0] if problems and not problems[0]["loc"] else {"type": "", "msg": ""}
+        if whole["type"] == "json_invalid":
+            return self._invalid(whole["msg"].removeprefix("Invalid JSON: "))
+        if whole["type"] == "string_unicode":
+            return self._invalid("the text is not valid Unicode")
         try:
             sent = json.loads(text)
         except (ValueError, RecursionError) as reason:
@@ -104,13 +119,14 @@ class Arguments:
         if not isinstance(sent, dict):
             return self._with_shape(f"The arguments must be a JSON object, not {_json_kind(sent)}")
         if not problems:
-            return self._with_shape(f"The arguments do not fit: {_cut(str(error), _MAX_MESSAGE)}")
-        return self._with_shape(f"The arguments do not fit: {_sentences(problems, sent)}")
+            return self._with_shape(f"The arguments do not fit: {_cut(text_of(error))}")
+        told = _sentences(problems, cast("object", sent))
+        return self._with_shape(f"The arguments do not fit: {told}")
 
     def _invalid(self, reason: str) -> str:
         if reason.startswith("EOF"):
             reason = f"the text ends too early, {reason}"
-        return self._with_shape(f"The arguments are not valid JSON: {_cut(reason, _MAX_MESSAGE)}")
+        return self._with_shape(f"The arguments are not valid JSON: {_cut(reason)}")
 
     def _with_shape(self, problem: str) -> str:
         return f"{problem}. Expected: {_cut(_shape(self._schema), _MAX_SHAPE)}"
@@ -119,18 +135,12 @@ class Arguments:
 # ── JSON, strictly ───────────────────────────────────────────────────────────────────────────────
 
 
-def _strict_json(text: str) -> Any:
-    return _decode(text)
-
-
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     keyed = dict(pairs)
     if len(keyed) != len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise ValueError(f"the key {_quoted(key)} stands there twice")
-            seen.add(key)
+        keys = [key for key, _ in pairs]
+        doubled = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {_name(doubled)} is there twice")
     return keyed
 
 
@@ -141,6 +151,11 @@ def _finite(text: str) -> float:
     return number
 
 
+def _whole(text: str) -> int | float:
+    number = _finite(text)
+    return int(number) if number.is_integer() else number
+
+
 def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not JSON")
 
@@ -148,20 +163,32 @@ def _no_constant(text: str) -> NoReturn:
 _decode: Final = json.JSONDecoder(
     object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant
 ).decode
+_decode_whole: Final = json.JSONDecoder(parse_float=_whole, parse_constant=_no_constant).decode
+
+
+def _is_whole_number(problem: Mapping[str, Any]) -> bool:
+    """Whether it is ``5.0`` where an integer is wanted, which JSON Schema takes for one."""
+    sent = problem["input"]
+    return problem["type"] == "int_type" and isinstance(sent, float) and sent.is_integer()
+
+
+def _with_whole_numbers(text: str) -> str:
+    return json.dumps(_decode_whole(text))
 
 
 # ── Problems in words ────────────────────────────────────────────────────────────────────────────
 
 
-def _problems(error: Exception) -> list[dict[str, Any]]:
+def _problems(error: Exception) -> Sequence[Mapping[str, Any]]:
     """The single errors of a pydantic ``ValidationError``; none for anything else."""
     listed = getattr(error, "errors", None)
-    if not callable(listed):
-        return []
-    return cast("list[dict[str, Any]]", listed(include_url=False, include_context=False))
+    try:
+        return listed(include_url=False, include_context=False) if callable(listed) else ()  # pyright: ignore[reportReturnType]
+    except Exception:  # a user's validator raised something that looks like one
+        return ()
 
 
-def _sentences(problems: Sequence[Mapping[str, Any]], sent: Any) -> str:
+def _sentences(problems: Sequence[Mapping[str, Any]], sent: object) -> str:
     by_path: dict[str, list[Mapping[str, Any]]] = {}
     for problem in problems:
         by_path.setdefault(_path(problem, sent), []).append(problem)
@@ -174,22 +201,21 @@ def _sentences(problems: Sequence[Mapping[str, Any]], sent: Any) -> str:
 def _path(problem: Mapping[str, Any], sent: Any) -> str:
     """Where in the arguments a problem is, without pydantic's names for branches of a union."""
     path = ""
-    location = cast("tuple[str | int, ...]", problem["loc"])
-    for position, part in enumerate(location):
-        is_last = position == len(location) - 1
-        if isinstance(sent, dict) and part in sent:
-            sent = cast("dict[Any, Any]", sent)[part]
-        elif (
-            isinstance(sent, list) and isinstance(part, int) and part < len(cast("list[Any]", sent))
-        ):
-            sent = cast("list[Any]", sent)[part]
-        elif not (is_last and problem["type"] in _ABOUT_WHAT_IS_NOT_THERE):
+    for part in cast("tuple[str | int, ...]", problem["loc"]):
+        if not _has(sent, part):
             continue
+        sent = sent[part]
         path += f"[{part}]" if isinstance(part, int) else f".{_cut(part, _MAX_NAME)}"
-    return f"`{path.removeprefix('.')}`" if path else "the object"
+    if problem["type"] == "missing":
+        last = problem["loc"][-1]
+        path += f"[{last}]" if isinstance(last, int) else f".{last}"
+    return f"`{path.removeprefix('.')}`"
 
 
-_ABOUT_WHAT_IS_NOT_THERE: Final = ("missing", "missing_argument")
+def _has(sent: Any, part: str | int) -> bool:
+    if isinstance(sent, list):
+        return isinstance(part, int) and part < len(cast("list[Any]", sent))
+    return isinstance(sent, dict) and part in sent
 
 
 def _sentence(path: str, group: Sequence[Mapping[str, Any]]) -> str:
@@ -200,44 +226,24 @@ def _sentence(path: str, group: Sequence[Mapping[str, Any]]) -> str:
         return f"{path} is unknown"
     wanted = list(dict.fromkeys(_wanted(one["msg"]) for one in group))
     more = [text.removeprefix("must be ") for text in wanted[1:_MAX_PROBLEMS]]
-    wording = " or ".join([wanted[0], *more])
-    return f"{path} {_cut(wording, _MAX_MESSAGE)}, not {_echo(problem['input'])}"
+    sentence = f"{path} {_cut(' or '.join([wanted[0], *more]))}"
+    return sentence if ", not " in sentence else f"{sentence}, not {_echo(problem['input'])}"
 
 
 def _wanted(message: str) -> str:
-    """pydantic's "Input should be a valid integer" as the end of a sentence."""
-    subject, should, rest = message.partition(" should ")
-    if should and subject in _SUBJECTS:
-        return "must " + rest.replace("None", "null")
-    message = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    return f"is not accepted: {message}"
-
-
-_SUBJECTS: Final = frozenset(
-    {
-        "Input",
-        "String",
-        "List",
-        "Tuple",
-        "Set",
-        "Frozenset",
-        "Dictionary",
-        "Object",
-        "Value",
-        "Data",
-        "Bytes",
-        "Decimal input",
-        "Date",
-        "Datetime",
-        "URL",
-        "UUID",
-    }
-)
+    """What pydantic says, "Input should be a valid integer", as the end of a sentence."""
+    for prefix in ("Value error, ", "Assertion failed, "):
+        if message.startswith(prefix):
+            return f"does not fit ({message.removeprefix(prefix)})"
+    _, should, rest = message.partition(" should ")
+    if not should:
+        return f"does not fit ({message})"
+    return "must be null" if rest == "be None" else f"must {rest}"
 
 
 def _echo(value: object) -> str:
     try:
-        return _cut(json.dumps(value, ensure_ascii=False, default=str), _MAX_ECHO)
+        return _cut(json.dumps(value, ensure_ascii=False, default=text_of), _MAX_ECHO)
     except (TypeError, ValueError, RecursionError):
         return f"a {type(value).__name__}"
 
@@ -256,11 +262,11 @@ def _json_kind(value: object) -> str:
             return "a number"
 
 
-def _quoted(name: str) -> str:
-    return f"`{_cut(name, _MAX_NAME)}`"
+def _name(key: str) -> str:
+    return f"`{_cut(key, _MAX_NAME)}`"
 
 
-def _cut(text: str, most: int) -> str:
+def _cut(text: str, most: int = _MAX_WORDING) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
@@ -290,7 +296,7 @@ def _shape(schema: Mapping[str, Any]) -> str:
 
 def _kind(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
     if "$ref" in schema:
-        return _kind_of_definition(defs.get(schema["$ref"].rpartition("/")[2], {}), defs)
+        return _kind_of_definition(defs.get(schema["$ref"].rpartition("/")[2], {}))
     if "const" in schema:
         return _echo(schema["const"])
     if "enum" in schema:
@@ -304,10 +310,10 @@ def _kind(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
     return str(schema.get("format") or schema.get("type") or "any")
 
 
-def _kind_of_definition(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
+def _kind_of_definition(schema: Mapping[str, Any]) -> str:
     """A definition may contain itself, so an object is only named as one, with its keys."""
-    if "properties" in schema:
-        required = schema.get("required", ())
-        names = [f"{name}{'' if name in required else '?'}" for name in schema["properties"]]
-        return f"object with {', '.join(names)}" if names else "object"
-    return _kind(schema, {}) if "$ref" not in schema else "any"
+    if "properties" not in schema:
+        return _kind(schema, {})
+    required = schema.get("required", ())
+    names = [f"{name}{'' if name in required else '?'}" for name in schema["properties"]]
+    return f"object with {', '.join(names)}" if names else "object"

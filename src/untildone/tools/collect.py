@@ -71,12 +71,7 @@ class CutTool:
     __slots__ = ("_max_chars", "name", "wrapped")
 
     def __init__(self, wrapped: Tool) -> None:
-        spec: object = wrapped.spec
-        if not isinstance(spec, ToolSpec):
-            raise ConfigError(
-                f"the spec of {_label(wrapped)} is {spec!r:.80}; it must be a ToolSpec"
-            )
-        self.name = check_name(spec.name)
+        self.name = check_name(_checked_spec(wrapped, wrapped.spec).name)
         self.wrapped = wrapped
         self._max_chars: int = getattr(wrapped, "max_result_chars", DEFAULT_MAX_RESULT_CHARS)
 
@@ -92,6 +87,12 @@ class CutTool:
     async def run(self, arguments: dict[str, Any], offload: Offload) -> str:
         """What the wrapped tool gives, as text and cut."""
         return cut_text(result_text(await self.wrapped.run(arguments, offload)), self._max_chars)
+
+
+def _checked_spec(owner: object, spec: object) -> ToolSpec:
+    if isinstance(spec, ToolSpec):
+        return spec
+    raise ConfigError(f"the spec of {_label(owner)} is {spec!r:.80}; it must be a ToolSpec")
 
 
 def _label(item: object) -> str:

@@ -1,7 +1,7 @@
 """``@tool``, and a function as something a model may call.
 
-``@tool`` only makes a note on the function: it stays the function it was, for its callers, for type
-checkers and for ``inspect``. A function without a note is a tool too, with defaults for all options.
+``@tool`` only makes a note on the function: it stays the function it was, for its callers, for
+type checkers and for ``inspect``. One without a note is a tool too, with the defaults.
 """
 
 from __future__ import annotations
@@ -10,19 +10,26 @@ import asyncio
 import functools
 import inspect
 import types
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
 from typing import Any, Final, TypeVar, cast, overload
 
 from untildone.domain.errors import ConfigError, ToolError
 from untildone.domain.tools import ToolSpec
 from untildone.ports import Offload
-from untildone.tools.options import PLAIN_OPTIONS, ToolOptions, check_name, traits_of
-from untildone.tools.results import DEFAULT_MAX_RESULT_CHARS, cut_text, result_text
-from untildone.tools.schema import FunctionSchema, function_schema
+from untildone.tools.options import PLAIN_OPTIONS, ToolOptions, check_name, checked_traits
+from untildone.tools.results import (
+    DEFAULT_MAX_RESULT_CHARS,
+    MAX_ITERATED,
+    cut_text,
+    result_text,
+    taken,
+)
+from untildone.tools.schema import FunctionSchema, function_schema, unwrapped_partial
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_OPTIONS_ATTRIBUTE: Final = "__untildone_tool__"
+_NOTE: Final = "__untildone_tool__"
 
 
 @overload
@@ -81,7 +88,7 @@ def tool(
         name=name,
         description=description,
         timeout_s=timeout_s,
-        traits=traits_of(
+        traits=checked_traits(
             polling=polling,
             idempotent=idempotent,
             nondeterministic=nondeterministic,
@@ -95,37 +102,40 @@ def tool(
 
 
 def _marked(function: Any, options: ToolOptions) -> Any:
-    bare: Any = function.__func__ if isinstance(function, staticmethod | classmethod) else function
-    if isinstance(bare, type) or not callable(bare):
+    if isinstance(function, staticmethod | classmethod):
+        kind: Any = type(cast("object", function))
+        return kind(_marked(cast("Any", function).__func__, options))
+    if isinstance(function, type) or not callable(function):
         raise ConfigError(
             f"@tool is for functions and methods, not for {function!r:.80};"
             ' put it right above a def, options by name: @tool(name="search")'
         )
-    if isinstance(bare, types.FunctionType) and not hasattr(bare, _OPTIONS_ATTRIBUTE):
-        setattr(bare, _OPTIONS_ATTRIBUTE, options)
-        return function
-    wrapped = _wrapped(bare)
-    setattr(wrapped, _OPTIONS_ATTRIBUTE, options)
-    return type(function)(wrapped) if bare is not function else wrapped
+    if not isinstance(function, types.FunctionType) or hasattr(function, _NOTE):
+        function = _wrapped(function)
+    setattr(function, _NOTE, options)
+    return function
 
 
 def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    if _is_coroutine_function(function):
+    if _is_kind(function, inspect.iscoroutinefunction):
 
-        @functools.wraps(function)
-        async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        async def call_async(*args: Any, **kwargs: Any) -> Any:
             return await function(*args, **kwargs)
-    else:
 
-        @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            return function(*args, **kwargs)
+        return functools.wraps(function)(call_async)
 
-    return wrapper
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return functools.wraps(function)(call)
 
 
 class FunctionTool:
     """A function as a ``Tool``. Its schema is made when it is first needed.
+
+    Attributes:
+        name: What the model calls it.
+        options: What was said of it.
 
     Args:
         function: Any callable, sync or async.
@@ -145,7 +155,7 @@ class FunctionTool:
         self.name = self.options.name or _own_name(function)
         self._function = function
         self._yields = _is_kind(function, inspect.isasyncgenfunction)
-        self._in_loop = self._yields or _is_coroutine_function(function)
+        self._in_loop = self._yields or _is_kind(function, inspect.iscoroutinefunction)
         self._known: FunctionSchema | None = None
         self._spec: ToolSpec | None = None
 
@@ -161,7 +171,7 @@ class FunctionTool:
         """What the model is told of it.
 
         Raises:
-            ConfigError: A parameter's type is unknown at run time or has no JSON form.
+            ConfigError: A parameter's type is unknown at run time or has no form in JSON.
         """
         if self._spec is None:
             known = self._schema()
@@ -194,7 +204,7 @@ class FunctionTool:
         """Runs one call with parsed arguments and gives the text for the model.
 
         An async function runs here, any other one through ``offload``; an awaitable that it
-        returns is awaited.
+        returns is awaited, what it yields is collected.
 
         Raises:
             ToolError: It took longer than ``timeout_s``.
@@ -204,32 +214,32 @@ class FunctionTool:
         if seconds is None:
             text = await self._outcome(arguments, offload)
         else:
-            text = await self._outcome_in_time(arguments, offload, seconds)
+            text = await self._outcome_within(seconds, arguments, offload)
         most = self.options.max_result_chars
         return text if len(text) <= most else cut_text(text, most)
 
-    async def _outcome_in_time(
-        self, arguments: dict[str, Any], offload: Offload, seconds: float
+    async def _outcome_within(
+        self, seconds: float, arguments: dict[str, Any], offload: Offload
     ) -> str:
         scope = asyncio.timeout(seconds)
         try:
             async with scope:
                 return await self._outcome(arguments, offload)
-        except TimeoutError:
-            if not scope.expired():
+        except TimeoutError as error:
+            if not scope.expired():  # the function's own
                 raise
-        raise ToolError(
-            f"timed out: {self.name} gave no result within {seconds:g} s;"
-            " whether it had an effect is not known"
-        )
+            raise ToolError(
+                f"timed out: {self.name} gave no result within {seconds:g} s;"
+                " whether it had an effect is not known"
+            ) from error
 
     async def _outcome(self, arguments: dict[str, Any], offload: Offload) -> str:
         if not self._in_loop:
             outcome = await offload(functools.partial(self._call_in_thread, arguments))
-            return outcome if isinstance(outcome, str) else result_text(await outcome)
+            return outcome if isinstance(outcome, str) else _text(await outcome)
         if self._yields:
-            return result_text([item async for item in self._call(arguments)])
-        return result_text(await self._call(arguments))
+            return _text(await _taken_async(self._call(arguments)))
+        return _text(await self._call(arguments))
 
     def _call(self, arguments: dict[str, Any]) -> Any:
         bind = (self._known or self._schema()).bind
@@ -242,27 +252,51 @@ class FunctionTool:
         """The text, made where it blocks nobody; or an awaitable, which only the loop can await."""
         try:
             value = self._call(arguments)
+            return value if inspect.isawaitable(value) else _text(value)
         except StopIteration as error:  # no future can carry it
             raise RuntimeError(f"{self.name} raised StopIteration") from error
-        if inspect.isawaitable(value):
-            return cast("Awaitable[Any]", value)
-        return result_text(value)
+
+
+def _text(value: object) -> str:
+    """A value as text; what goes wrong while a generator yields is the function's error."""
+    if type(value) is not str and isinstance(value, Iterator):
+        return result_text(taken(cast("Iterator[Any]", value)))
+    return result_text(value)
+
+
+async def _taken_async(values: Any) -> list[Any]:
+    async with aclosing(values):
+        return await _first_items(values)
+
+
+async def _first_items(values: AsyncIterator[Any]) -> list[Any]:
+    items: list[Any] = []
+    async for item in values:
+        items.append(item)
+        if len(items) > MAX_ITERATED:
+            break
+    return items
 
 
 def _noted_options(function: Any) -> ToolOptions:
-    if isinstance(function, functools.partial):
-        return _noted_options(cast("functools.partial[Any]", function).func)
-    noted: Any = getattr(function, _OPTIONS_ATTRIBUTE, None)
-    if noted is None and not isinstance(function, type):
-        noted = getattr(type(function).__call__, _OPTIONS_ATTRIBUTE, None)
+    function = unwrapped_partial(function)
+    noted: object = getattr(function, _NOTE, None)
+    if noted is None:
+        noted = getattr(_call_of(function), _NOTE, None)
     return noted if isinstance(noted, ToolOptions) else PLAIN_OPTIONS
+
+
+def _call_of(function: Any) -> Any:
+    """What runs when an object is called."""
+    return cast("Any", _class_of(function)).__call__
 
 
 def _own_name(function: Any) -> str:
     """The name of a function that was given none."""
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
-    name: str = getattr(function, "__name__", type(function).__name__)
+    function = unwrapped_partial(function)
+    name: object = getattr(function, "__name__", None)
+    if not isinstance(name, str):
+        return check_name(_class_of(function).__name__)
     if name == "<lambda>":
         raise ConfigError(
             f"a lambda has no name to call it by ({function!r:.80});"
@@ -273,19 +307,17 @@ def _own_name(function: Any) -> str:
 
 def function_label(function: Any) -> str:
     """How errors name a function: module and qualified name."""
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
-    holder: Any = function if hasattr(function, "__qualname__") else type(function)
-    module: str | None = getattr(holder, "__module__", None)
-    return f"{module}.{holder.__qualname__}" if module else str(holder.__qualname__)
+    function = unwrapped_partial(function)
+    named: Any = function if hasattr(function, "__qualname__") else _class_of(function)
+    module: object = getattr(named, "__module__", None)
+    return f"{module}.{named.__qualname__}" if module else f"{named.__qualname__}"
 
 
-def _is_coroutine_function(function: Any) -> bool:
-    return _is_kind(function, inspect.iscoroutinefunction)
+def _class_of(function: Any) -> type[Any]:
+    return function.__class__
 
 
 def _is_kind(function: Any, ask: Callable[[Any], bool]) -> bool:
-    """Whether a function is of a kind, or the function that a partial or an object stands for."""
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
-    return ask(function) or ask(getattr(type(function), "__call__", None))
+    """Whether a function is of a kind, or the one that a partial or an object stands for."""
+    function = unwrapped_partial(function)
+    return ask(function) or ask(_call_of(function))

@@ -58,22 +58,36 @@ def check_name(name: object) -> str:
     )
 
 
-def traits_of(
+def checked_traits(
     *, polling: object, idempotent: object, nondeterministic: object, volatile: object
 ) -> ToolTraits:
-    flags = {"polling": polling, "idempotent": idempotent, "nondeterministic": nondeterministic}
-    for name, value in flags.items():
+    """The traits of these values.
+
+    Raises:
+        ConfigError: A value has another type.
+    """
+    for name, value in (
+        ("polling", polling),
+        ("idempotent", idempotent),
+        ("nondeterministic", nondeterministic),
+    ):
         if not isinstance(value, bool):
             raise ConfigError(f"@tool({name}=) is {value!r:.80}; use True or False")
-    fields = cast("Sequence[object]", volatile) if isinstance(volatile, list | tuple) else None
-    if fields is None or not all(isinstance(field, str) for field in fields):
-        raise ConfigError(
-            f"@tool(volatile=) is {volatile!r:.80}; give a list of field names, such as ['updated']"
-        )
-    if not fields and not any(flags.values()):
-        return PLAIN_TRAITS
     return ToolTraits(
-        **cast("dict[str, bool]", flags), volatile=cast("tuple[str, ...]", tuple(fields))
+        polling=bool(polling),
+        idempotent=bool(idempotent),
+        nondeterministic=bool(nondeterministic),
+        volatile=_checked_fields(volatile),
+    )
+
+
+def _checked_fields(value: object) -> tuple[str, ...]:
+    if isinstance(value, list | tuple):
+        fields = tuple(cast("Sequence[object]", value))
+        if all(isinstance(field, str) for field in fields):
+            return cast("tuple[str, ...]", fields)
+    raise ConfigError(
+        f"@tool(volatile=) is {value!r:.80}; give a list of field names, such as ['updated']"
     )
 
 
@@ -85,12 +99,13 @@ def _check_description(value: object) -> None:
 def _check_timeout(value: object) -> None:
     if value is None:
         return
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value <= 0:
-        raise ConfigError(
-            f"@tool(timeout_s=) is {value!r:.80}; give seconds greater than 0,"
-            " or leave it out for no limit"
-        )
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if math.isfinite(value) and value > 0:
+            return
+    raise ConfigError(
+        f"@tool(timeout_s=) is {value!r:.80}; give seconds greater than 0,"
+        " or leave it out for no limit"
+    )
 
 
 def _check_max_chars(value: object) -> None:

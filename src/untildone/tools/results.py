@@ -10,7 +10,8 @@ import dataclasses
 import hashlib
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import date, time
 from enum import Enum
 from itertools import islice
@@ -61,14 +62,14 @@ def result_text(value: object) -> str:
     if type(value) is str:
         return _encodable(value)
     plain = value
-    if not isinstance(value, _JSON_TYPES) or isinstance(value, Enum):
+    if isinstance(value, Enum) or not _is_json(value):
         plain = _plain(value)
     if isinstance(plain, str):
         return _encodable(str(plain))
     return _encodable(_json(plain))
 
 
-_JSON_TYPES: Final = (str, int, float, bool, dict, list, tuple, type(None))
+_JSON_TYPES: Final[tuple[type[Any], ...]] = (str, int, float, bool, dict, list, tuple, type(None))
 
 
 def _encodable(text: str) -> str:
@@ -83,30 +84,31 @@ def _encodable(text: str) -> str:
 
 
 def _json(value: object) -> str:
-    try:
-        return _encode(value)
-    except Exception:  # noqa: BLE001  keys that are no text, circles, depth: or a user's own code
-        pass
-    try:
-        return _encode(_tree(value))
-    except Exception:  # noqa: BLE001
-        return _str(value)
+    for encoded in (_encode, _encode_any_key):
+        try:
+            return encoded(value)
+        except Exception:  # noqa: S112  keys that are no text, circles, depth, a user's own code
+            continue
+    return text_of(value)
+
+
+def _encode_any_key(value: object) -> str:
+    return _encode(_tree(value))
 
 
 def _plain(value: Any) -> Any:
     """One step towards JSON; ``json`` asks again for what is inside."""
     try:
         return _step(value)
-    except Exception:  # noqa: BLE001  properties and serializers are a user's code
-        return _str(value)
+    except Exception:  # properties and serializers are a user's code
+        return text_of(value)
 
 
 def _step(value: Any) -> Any:
     if isinstance(value, Enum):
-        inner = value.value
-        return inner if isinstance(inner, _JSON_TYPES) else _plain(inner)
+        return _of_enum(value.value)
     if isinstance(value, type):
-        return _str(value)
+        return text_of(value)
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if callable(getattr(value, "model_dump", None)):  # pydantic's, without importing it
@@ -116,22 +118,30 @@ def _step(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return f"[{len(cast('bytes', value)):,} bytes, not shown]"
     if isinstance(value, BaseException):
-        return f"{type(value).__name__}: {_str(value)}"
+        return f"{type(value).__name__}: {text_of(value)}"
     if type(value).__module__.partition(".")[0] == "numpy":
         return value.tolist()
     return _collected(value)
 
 
+def _of_enum(value: Any) -> Any:
+    return value if _is_json(value) else _plain(value)
+
+
+def _is_json(value: object) -> bool:
+    return isinstance(value, _JSON_TYPES)
+
+
 def _collected(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
-    if isinstance(value, Set):
-        return _sorted(cast("Set[Any]", value))
+    if isinstance(value, AbstractSet):
+        return _sorted(cast("AbstractSet[Any]", value))
     if isinstance(value, Iterator):
-        return _taken(cast("Iterator[Any]", value))
+        return taken(cast("Iterator[Any]", value))
     if isinstance(value, deque) or (isinstance(value, Sequence) and not isinstance(value, range)):
         return list(cast("Iterable[Any]", value))
-    return _str(value)
+    return text_of(value)
 
 
 def _sorted(values: Iterable[Any]) -> list[Any]:
@@ -143,7 +153,12 @@ def _sorted(values: Iterable[Any]) -> list[Any]:
         return sorted(listed, key=repr)
 
 
-def _taken(values: Iterator[Any]) -> list[Any]:
+def taken(values: Iterator[Any]) -> list[Any]:
+    """The items of an iterator as a list, of an endless one the first.
+
+    Raises:
+        Exception: Whatever the iterator raises.
+    """
     listed = list(islice(values, MAX_ITERATED + 1))
     if len(listed) > MAX_ITERATED:
         listed[MAX_ITERATED] = f"… only the first {MAX_ITERATED:,} items are shown"
@@ -157,7 +172,7 @@ def _tree(value: Any) -> Any:
         return {_key(key): _tree(part) for key, part in items}
     if isinstance(value, list | tuple):
         return [_tree(part) for part in cast("Sequence[Any]", value)]
-    if isinstance(value, Enum) or not isinstance(value, _JSON_TYPES):
+    if isinstance(value, Enum) or not _is_json(value):
         plain = _plain(value)
         return plain if isinstance(plain, str) else _tree(plain)
     return value
@@ -167,10 +182,11 @@ def _key(key: Any) -> str:
     return key if type(key) is str else result_text(key)
 
 
-def _str(value: object) -> str:
+def text_of(value: object) -> str:
+    """Its ``str()``, or a note where that raises."""
     try:
         return str(value)
-    except Exception as error:  # noqa: BLE001  a user's __str__, or a circle too deep to print
+    except Exception as error:  # a user's __str__, or a circle too deep to print
         return f"<{type(value).__name__} without text: str() raised {type(error).__name__}>"
 
 

@@ -1,6 +1,6 @@
 """What a function takes: as a JSON Schema for the model, and as a validator for what it sends.
 
-All parameters together are one TypedDict for pydantic, not a model: its keys may be any names
+All parameters together are one typed dict for pydantic, not a model: its keys may be any names
 (``self``, ``json``, ``model_config``, ``_x``), its values come out as the keyword arguments they
 are, and what was left out stays out, so that the function's own defaults apply.
 
@@ -10,14 +10,15 @@ pydantic is loaded by the first function that is read, never by importing this m
 from __future__ import annotations
 
 import collections.abc
+import functools
 import inspect
+import json
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from inspect import Parameter
-from typing import Any, Final, TypeVar, cast
+from typing import Annotated, Any, Final, NotRequired, Required, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from untildone.domain.errors import ConfigError
@@ -25,6 +26,9 @@ from untildone.tools.arguments import Arguments
 from untildone.tools.docstring import Docstring, read_docstring
 
 _EMPTY: Final = Parameter.empty
+
+Partial = functools.partial[Any]
+Binder = Callable[[Mapping[str, Any]], tuple[list[Any], dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +39,14 @@ class FunctionSchema:
         description: From its docstring.
         json_schema: Of its arguments, an object.
         arguments: Reads what a model sends.
-        bind: Turns the arguments, by name, into positional and keyword ones; None where all can be
-            given by keyword.
+        bind: Turns arguments by name into positional and keyword ones; None where all of them can
+            be given by keyword.
     """
 
     description: str
     json_schema: dict[str, Any]
     arguments: Arguments
-    bind: Callable[[dict[str, Any]], tuple[list[Any], dict[str, Any]]] | None
+    bind: Binder | None
 
 
 _read: WeakKeyDictionary[Any, FunctionSchema] = WeakKeyDictionary()
@@ -59,50 +63,71 @@ def function_schema(function: Callable[..., Any], label: str) -> FunctionSchema:
     Raises:
         ConfigError: A parameter's type is unknown at run time or has no JSON form.
     """
-    known, key = _place(function)
-    try:
-        found = known.get(key)
-    except TypeError:  # no weak references to it: read it again each time
+    kept, key = _place(function)
+    if type(key).__hash__ is not object.__hash__ or not type(key).__weakrefoffset__:
         return _read_function(function, label)
+    found = kept.get(key)
     if found is None:
-        found = known[key] = _read_function(function, label)
+        found = kept[key] = _read_function(function, label)
     return found
 
 
-def _place(function: Callable[..., Any]) -> tuple[WeakKeyDictionary[Any, FunctionSchema], Any]:
-    """Where a function is kept. Methods and callable objects share what their class says."""
+def _place(function: Any) -> tuple[WeakKeyDictionary[Any, FunctionSchema], Any]:
+    """Where a function is kept; callable objects share what their class says of all of them."""
     if isinstance(function, types.MethodType):
         return _read_bound, function.__func__
-    if isinstance(function, types.FunctionType | types.BuiltinFunctionType | partial):
-        return _read, function
-    return _read_bound, type(function).__call__
+    call: object = type(function).__call__
+    speaks_for_itself = hasattr(function, "__wrapped__") or hasattr(function, "__signature__")
+    if isinstance(call, types.FunctionType) and not speaks_for_itself:
+        return _read_bound, call
+    return _read, function
 
 
 def _read_function(function: Callable[..., Any], label: str) -> FunctionSchema:
-    parameters = _parameters(function, label)
+    fixed = _fixed(function)
+    parameters = _parameters(function, fixed, label)
     namespace = _namespace(function)
-    hints = {name: _hint(parameter, namespace, label) for name, parameter in parameters.items()}
+    hints = {name: _hint(one, namespace, label) for name, one in parameters.items()}
     docstring = read_docstring(_docstring(function))
     validator, schema = _compile(hints, parameters, label)
     _complete(schema, parameters, docstring)
-    var_keyword = _first_of(parameters, Parameter.VAR_KEYWORD)
+    var_keyword = [name for name, one in parameters.items() if one.kind is Parameter.VAR_KEYWORD]
     return FunctionSchema(
         description=docstring.description,
         json_schema=schema,
         arguments=Arguments(
             validator,
             schema,
-            always_check=any(_has_field_default(hint) for hint in hints.values()),
-            var_keyword=var_keyword,
+            fills_in=any(map(_has_field_default, hints.values())),
+            var_keyword=var_keyword[0] if var_keyword else None,
+            fixed=fixed,
         ),
-        bind=None if _all_by_keyword(parameters) else partial(_bind, parameters),
+        bind=None if _all_by_keyword(parameters) else functools.partial(_bind, parameters),
     )
 
 
 # ── Reading the signature ────────────────────────────────────────────────────────────────────────
 
 
-def _parameters(function: Callable[..., Any], label: str) -> dict[str, Parameter]:
+def unwrapped_partial(function: Any) -> Any:
+    """The function that a partial stands for; any other function is itself."""
+    while isinstance(function, functools.partial):
+        function = cast("Partial", function).func
+    return function
+
+
+def _fixed(function: Any) -> frozenset[str]:
+    """What a partial was given by name: not the model's to choose, nor to see."""
+    names: set[str] = set()
+    while isinstance(function, functools.partial):
+        names.update(cast("Partial", function).keywords)
+        function = cast("Partial", function).func
+    return frozenset(names)
+
+
+def _parameters(
+    function: Callable[..., Any], fixed: frozenset[str], label: str
+) -> dict[str, Parameter]:
     try:
         signature = inspect.signature(function)
     except NameError as error:  # Python 3.14 evaluates annotations here
@@ -112,11 +137,8 @@ def _parameters(function: Callable[..., Any], label: str) -> dict[str, Parameter
             f"tool {label}: its parameters cannot be read ({error});"
             " wrap it in a function with type hints"
         ) from error
-    parameters = dict(signature.parameters)
-    if isinstance(function, partial):
-        for name in function.keywords:  # fixed by the caller: not the model's to choose or to see
-            parameters.pop(name, None)
-    if inspect.isfunction(function):
+    parameters = {name: one for name, one in signature.parameters.items() if name not in fixed}
+    if isinstance(function, types.FunctionType):
         _refuse_unbound(function, parameters, label)
     return parameters
 
@@ -125,73 +147,61 @@ def _refuse_unbound(
     function: types.FunctionType, parameters: Mapping[str, Parameter], label: str
 ) -> None:
     owner = function.__qualname__.rpartition(".")[0].rpartition(".")[2]
-    first = next(iter(parameters), "")
-    if first in ("self", "cls") and owner not in ("", "<locals>"):
+    if next(iter(parameters), "") in ("self", "cls") and owner not in ("", "<locals>"):
         raise ConfigError(
-            f"tool {label} is the plain function of a method; give the bound method of an object:"
-            f" {owner}(...).{function.__name__}"
+            f"tool {label} is a method without its object;"
+            f" give the one of an object: {owner}(...).{function.__name__}"
         )
 
 
-def _docstring(function: Callable[..., Any]) -> str | None:
-    if isinstance(function, partial):
-        return _docstring(cast("partial[Any]", function).func)
-    if isinstance(function, types.FunctionType | types.MethodType | types.BuiltinFunctionType):
+def _docstring(function: Any) -> str | None:
+    function = unwrapped_partial(function)
+    if hasattr(function, "__qualname__"):
         return inspect.getdoc(function)
-    return inspect.getdoc(type(function).__call__) or inspect.getdoc(type(function))
+    kind: type[Any] = function.__class__
+    return inspect.getdoc(cast("Any", kind).__call__) or inspect.getdoc(kind)
 
 
 def _namespace(function: Any) -> dict[str, Any]:
     """The globals that annotations were written in."""
-    while True:
-        if isinstance(function, partial):
-            function = cast("partial[Any]", function).func
-        elif isinstance(function, types.MethodType):
-            function = function.__func__
-        elif hasattr(function, "__wrapped__"):
-            function = function.__wrapped__
-        elif hasattr(function, "__globals__"):
-            return function.__globals__
-        elif isinstance(function, types.BuiltinFunctionType):
-            return {}
-        else:
-            call: Any = type(function).__call__
-            if not hasattr(call, "__globals__") and not hasattr(call, "__wrapped__"):
-                return {}
-            function = call
+    function = unwrapped_partial(function)
+    if not hasattr(function, "__qualname__") and not hasattr(function, "__wrapped__"):
+        function = type(function).__call__
+    function = inspect.unwrap(getattr(function, "__func__", function))
+    return getattr(unwrapped_partial(function), "__globals__", {})
 
 
 def _hint(parameter: Parameter, namespace: dict[str, Any], label: str) -> Any:
     """The type of a parameter as pydantic is told it."""
-    hint = _resolved(parameter, namespace, label)
-    default = parameter.default
+    hint = _listed(_resolved(parameter, namespace, label))
     if parameter.kind is Parameter.VAR_POSITIONAL:
         return list[hint]
     if parameter.kind is Parameter.VAR_KEYWORD:
         return dict[str, hint]
-    if _is_field_info(default):
-        return typing.Annotated[hint, default]
-    if typing.get_origin(hint) in (collections.abc.Iterable, collections.abc.Iterator):
-        return list[typing.get_args(hint)[0]]  # pydantic would check the items when they are used
-    if default is None and not _accepts_none(hint):
-        return typing.Optional[hint]  # noqa: UP045  a string in it would not take `|`
+    if _is_field_info(parameter.default):
+        return Annotated[hint, parameter.default]
+    if parameter.default is None and not _accepts_none(hint):
+        return typing.Optional[hint]  # noqa: UP045  not every hint takes `|`
     return hint
 
 
 def _resolved(parameter: Parameter, namespace: dict[str, Any], label: str) -> Any:
-    annotation = parameter.annotation
-    if annotation is _EMPTY:
+    if parameter.annotation is _EMPTY:
         return Any
-    holder = types.SimpleNamespace(__annotations__={"hint": annotation})
+
+    def holder() -> None: ...
+
+    holder.__annotations__ = {"hint": parameter.annotation}
     try:
         return typing.get_type_hints(holder, namespace, namespace, include_extras=True)["hint"]
     except NameError as error:
-        name = error.name or str(annotation)
+        name = error.name or str(parameter.annotation)
         raise ConfigError(_undefined(label, name, parameter.name)) from error
     except Exception as error:
         raise ConfigError(
-            f"tool {label}: the type of parameter {parameter.name!r}, {annotation!r:.80}, cannot"
-            f" be read ({type(error).__name__}: {error!s:.80}); write it as a type"
+            f"tool {label}: the type of parameter {parameter.name!r},"
+            f" {parameter.annotation!r:.80}, cannot be read ({_first_line(error)});"
+            " write it as a type"
         ) from error
 
 
@@ -203,26 +213,40 @@ def _undefined(label: str, name: str, parameter: str | None = None) -> str:
     )
 
 
+def _listed(hint: Any) -> Any:
+    """The hint with lists for iterables, whose items pydantic would check while they are used."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _ITERABLES or origin in _ITERABLES:
+        return list[arguments[0] if arguments else Any]
+    if origin in (typing.Union, types.UnionType):
+        return typing.Union[tuple(map(_listed, arguments))]  # noqa: UP007  made at run time
+    return hint
+
+
+_ITERABLES: Final = (collections.abc.Iterable, collections.abc.Iterator)
+
+
 def _accepts_none(hint: Any) -> bool:
-    if typing.get_origin(hint) is typing.Annotated:
-        return _accepts_none(typing.get_args(hint)[0])
-    if hasattr(hint, "__value__"):  # type X = ...
-        return _accepts_none(hint.__value__)
-    if hint in (Any, object, None, types.NoneType) or isinstance(hint, TypeVar):
-        return True
-    arguments = typing.get_args(hint)
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return _accepts_none(arguments[0])
+    if origin in (typing.Union, types.UnionType):
         return any(map(_accepts_none, arguments))
-    return typing.get_origin(hint) is typing.Literal and None in arguments
+    if origin is typing.Literal:
+        return None in arguments
+    if hasattr(hint, "__value__"):  # of `type Name = ...`
+        return _accepts_none(hint.__value__)
+    return hint in (Any, object, None, types.NoneType) or isinstance(hint, TypeVar)
 
 
 def _is_field_info(value: object) -> bool:
-    """Whether it is what pydantic's ``Field(...)`` returns; asked without loading pydantic."""
-    return type(value).__module__.startswith("pydantic.") and type(value).__name__ == "FieldInfo"
+    """Whether it is what pydantic's ``Field(...)`` gives; asked without loading pydantic."""
+    kind = type(value)
+    return kind.__name__ == "FieldInfo" and kind.__module__.partition(".")[0] == "pydantic"
 
 
 def _has_field_default(hint: Any) -> bool:
-    """Whether pydantic itself would fill the argument in: ``Field(default=...)``."""
+    """Whether pydantic itself adds the argument where it is left out."""
     metadata = getattr(hint, "__metadata__", ())
     return any(_is_field_info(item) and not item.is_required() for item in metadata)
 
@@ -241,43 +265,40 @@ def _is_required(parameter: Parameter, hint: Any) -> bool:
 def _compile(
     hints: Mapping[str, Any], parameters: Mapping[str, Parameter], label: str
 ) -> tuple[Any, dict[str, Any]]:
-    fields = {name: (hint, _is_required(parameters[name], hint)) for name, hint in hints.items()}
+    fields = {
+        name: Required[hint] if _is_required(parameters[name], hint) else NotRequired[hint]
+        for name, hint in hints.items()
+    }
     try:
         return _validator_and_schema(fields)
     except Exception as error:
-        raise _unfit(fields, label, error) from error
+        raise _unfit(hints, fields, label, error) from error
 
 
-def _validator_and_schema(fields: Mapping[str, tuple[Any, bool]]) -> tuple[Any, dict[str, Any]]:
+def _validator_and_schema(fields: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    import typing_extensions  # pydantic takes only this TypedDict before Python 3.12
     from pydantic import ConfigDict, TypeAdapter
-    from typing_extensions import NotRequired, Required, TypedDict
 
-    typed: Any = TypedDict(
-        "Arguments",
-        {
-            name: Required[hint] if required else NotRequired[hint]
-            for name, (hint, required) in fields.items()
-        },
-    )
-    typed.__pydantic_config__ = ConfigDict(
-        extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=False
-    )
-    adapter: TypeAdapter[Any] = TypeAdapter(typed)
+    typed: Any = cast("Any", typing_extensions).TypedDict("Arguments", dict(fields))
+    typed.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+    adapter = TypeAdapter[Any](typed)
     return adapter.validator, _untitled(adapter.json_schema())
 
 
-def _unfit(fields: Mapping[str, tuple[Any, bool]], label: str, error: Exception) -> ConfigError:
+def _unfit(
+    hints: Mapping[str, Any], fields: Mapping[str, Any], label: str, error: Exception
+) -> ConfigError:
     """Names the parameter that pydantic could not take, by giving it each alone."""
     for name, field in fields.items():
         try:
             _validator_and_schema({name: field})
-        except Exception as reason:  # noqa: BLE001  whatever it is, it is about this type
+        except Exception as reason:
             return ConfigError(
-                f"tool {label}: parameter {name!r} has the type {_type_name(field[0])}, which a"
-                f" model cannot send as JSON ({_first_line(reason)}); use plain types, dataclasses"
-                " or pydantic models, or bind the argument with functools.partial"
+                f"tool {label}: parameter {name!r} has the type {_type_name(hints[name])}, which"
+                f" has no form in JSON ({_first_line(reason)}); use plain types, dataclasses or"
+                " pydantic models, or fix the argument with functools.partial"
             )
-    return ConfigError(f"tool {label}: no schema could be made of it ({_first_line(error)})")
+    return ConfigError(f"tool {label}: no schema can be made of it ({_first_line(error)})")
 
 
 def _type_name(hint: Any) -> str:
@@ -285,11 +306,12 @@ def _type_name(hint: Any) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:160].rstrip(" .")
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0].partition(". Set `arbitrary_types_allowed")[0][:160].rstrip(" .")
 
 
 _BY_NAME: Final = ("properties", "$defs", "patternProperties", "dependentSchemas")
-_AS_IT_IS: Final = ("default", "const", "enum", "examples", "required", "mapping")
+_VERBATIM: Final = ("default", "const", "enum", "examples", "required", "mapping")
 
 
 def _untitled(schema: Any) -> Any:
@@ -302,48 +324,49 @@ def _untitled(schema: Any) -> Any:
     for key, part in cast("dict[str, Any]", schema).items():
         if key in _BY_NAME:
             kept[key] = {name: _untitled(inner) for name, inner in part.items()}
-        elif key in _AS_IT_IS:
+        elif key in _VERBATIM:
             kept[key] = part
         elif key != "title":
             kept[key] = _untitled(part)
     return kept
 
 
+_FIRST: Final = ("type", "properties", "required", "additionalProperties")
+
+
 def _complete(
     schema: dict[str, Any], parameters: Mapping[str, Parameter], docstring: Docstring
 ) -> None:
-    """Adds what the docstring and the signature say and pydantic was not told."""
-    properties = cast("dict[str, dict[str, Any]]", schema.setdefault("properties", {}))
+    """Adds what pydantic was not told: descriptions of the docstring, defaults of the signature."""
+    made = {**schema}
+    made.setdefault("properties", {})
+    schema.clear()
+    schema.update({key: made.pop(key) for key in _FIRST if key in made} | made)
     for name, parameter in parameters.items():
-        known = properties.get(name)
+        known = schema["properties"].get(name)
         if known is None:  # it has an alias
             continue
-        description = docstring.parameters.get(name)
-        if description:
+        if description := docstring.parameters.get(name):
             known.setdefault("description", description)
         if parameter.default is not _EMPTY and not _is_field_info(parameter.default):
             _note_default(known, parameter.default)
 
 
-def _note_default(known: dict[str, Any], default: object) -> None:
-    """Adds a default that has a JSON form; the function knows it anyway."""
-    import json
-
+def _note_default(known: dict[str, Any], default: Any) -> None:
+    """Adds a default that has a form in JSON; the function knows all others itself."""
     from pydantic_core import to_jsonable_python
 
     try:
+        if isinstance(default, set | frozenset):
+            default = sorted(cast("set[Any]", default))  # the same text in every process
         value = to_jsonable_python(default)
         json.dumps(value, allow_nan=False)
-    except Exception:  # noqa: BLE001  a sentinel, or a user's own code
+    except Exception:  # a sentinel, or a user's own code
         return
     known["default"] = value
 
 
 # ── Calling ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def _first_of(parameters: Mapping[str, Parameter], kind: Any) -> str | None:
-    return next((name for name, one in parameters.items() if one.kind is kind), None)
 
 
 def _all_by_keyword(parameters: Mapping[str, Parameter]) -> bool:
@@ -363,9 +386,8 @@ def _bind(
             rest = values.get(name, ())
         elif parameter.kind is Parameter.VAR_KEYWORD:
             keyword.update(values.get(name, {}))
-        elif parameter.kind is Parameter.KEYWORD_ONLY:
-            if name in values:
-                keyword[name] = values[name]
-        else:
-            positional.append(values[name] if name in values else parameter.default)
+        elif parameter.kind is not Parameter.KEYWORD_ONLY:
+            positional.append(values.get(name, parameter.default))
+        elif name in values:
+            keyword[name] = values[name]
     return [*positional, *rest], keyword

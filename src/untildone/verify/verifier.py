@@ -10,7 +10,7 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from untildone.domain.bounds import check_count, check_number
 from untildone.domain.errors import ConfigError, GradingError
@@ -19,10 +19,10 @@ from untildone.domain.log import Purpose
 from untildone.domain.messages import Message, user_message
 from untildone.domain.requests import ModelRequest
 from untildone.domain.results import AgentResult
+from untildone.policy.framing import framed
 from untildone.policy.grading import checked_score
+from untildone.policy.json_reply import read_json_object
 from untildone.ports import Model
-from untildone.verify.framing import framed
-from untildone.verify.reading import read_json_object
 
 T = TypeVar("T")
 
@@ -123,8 +123,10 @@ class Verifier:
         """
         evaluate_fn = self.config.evaluate_fn
         if evaluate_fn is not None:
-            feedback = evaluate_fn(query, result)
-            return await feedback if inspect.isawaitable(feedback) else feedback
+            feedback: Any = evaluate_fn(query, result)
+            while inspect.isawaitable(feedback):
+                feedback = await feedback
+            return feedback
         prompt = (
             f"{self.config.rubric or DEFAULT_RUBRIC}\n\n"
             "List each issue in one sentence, then suggest what to do next, then give a score from"
@@ -202,13 +204,12 @@ def _feedback_from(fields: dict[str, Any]) -> VerifierFeedback:
     if "score" not in fields:
         msg = "there is no score"
         raise GradingError(msg)
-    issues = fields.get("issues") or []
+    issues: Any = fields.get("issues") or []
     if isinstance(issues, str):
         issues = [issues]
     if not isinstance(issues, list):
-        msg = f"issues is {issues!r:.80}; it must be a list of sentences"
-        raise GradingError(msg)
-    listed: list[Any] = issues  # pyright: ignore[reportUnknownVariableType]
+        raise GradingError(f"issues is {issues!r:.80}; it must be a list of sentences")
+    listed = cast("list[Any]", issues)
     return VerifierFeedback(
         score=checked_score(fields["score"]),
         issues=[str(issue) for issue in listed if issue],

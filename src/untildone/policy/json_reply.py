@@ -1,4 +1,4 @@
-"""A JSON object out of a model's reply: bare, fenced, or with prose around it."""
+"""JSON out of a model's reply: bare, fenced, or with prose around one object."""
 
 from __future__ import annotations
 
@@ -11,23 +11,29 @@ from untildone.domain.errors import GradingError
 _FENCE: Final = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
+def json_candidates(text: str) -> list[str]:
+    """What may be the JSON of a reply, the likeliest first; nothing empty."""
+    candidates = [text.strip(), *(block.strip() for block in _FENCE.findall(text))]
+    start, end = text.find("{"), text.rfind("}")
+    if 0 <= start < end:
+        candidates.append(text[start : end + 1])
+    return [candidate for candidate in candidates if candidate]
+
+
 def read_json_object(text: str) -> dict[str, Any]:
     """The one JSON object in a reply.
 
     Raises:
         GradingError: There is none, or what is there is a list, a number, null or cut off.
     """
-    candidates = [text.strip(), *(block.strip() for block in _FENCE.findall(text))]
-    start, end = text.find("{"), text.rfind("}")
-    if 0 <= start < end:
-        candidates.append(text[start : end + 1])
-    for candidate in candidates:
+    for candidate in json_candidates(text):
         value = _parsed(candidate)
         if isinstance(value, dict):
             return cast("dict[str, Any]", value)
     shown = text.strip()
-    msg = f"the reply is no JSON object: {shown[:120]!r}" if shown else "the reply is empty"
-    raise GradingError(msg)
+    raise GradingError(
+        f"the reply is no JSON object: {shown[:120]!r}" if shown else "the reply is empty"
+    )
 
 
 def _parsed(text: str) -> object:

@@ -1,0 +1,289 @@
+"""OpenAI chat completions, the wire: any server that speaks ``POST {base_url}/chat/completions``.
+
+Streaming is the one path. Retries, fallbacks and metering are wrappers around it, not in it; which
+base URL and key belong to a provider is ``providers.py``'s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from untildone.domain.errors import BadRequestError, ConfigError
+from untildone.domain.messages import Message
+from untildone.domain.requests import DeltaSink, ModelReply, ModelRequest
+from untildone.models.endpoint import (
+    DEFAULT_TIMEOUTS,
+    Endpoint,
+    ModelTimeouts,
+    checked_base_url,
+    checked_key,
+    shown_url,
+)
+from untildone.models.exchange import read_reply
+from untildone.models.failures import refused, request_id_of
+from untildone.models.http import post
+from untildone.models.loose_json import as_dict, as_list, encoded
+from untildone.models.openai_reply import ReplyAssembler
+
+REASONING_KEYS: Final = frozenset(
+    {"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"}
+)
+"""What wires keep of a model's reasoning in ``Message.extra``; sent back only to who wants it."""
+
+_OPENAI_HOST: Final = "api.openai.com"
+_SCHEMA_REFUSALS: Final = (400, 422)
+_BY_SCHEMA, _BY_JSON_OBJECT, _BY_PROMPT = range(3)
+
+
+class OpenAIChatModel:
+    """A model behind an OpenAI-compatible address.
+
+    Args:
+        model: The model's name as the server knows it.
+        base_url: The address before ``/chat/completions``, such as ``https://api.openai.com/v1``.
+        api_key: Sent as a bearer token; None where the server wants none.
+        name: How logs, results and errors name the model; default: ``model``.
+        headers: Sent with each request, besides the usual ones.
+        timeouts: How long to wait; see ``ModelTimeouts``.
+        key_variable: The environment variable the key comes from, for error texts.
+        advice: What to check when nothing answers, for error texts.
+        max_tokens_field: The field for ``max_tokens``; default: what the address understands.
+        usage_option: Whether to ask for usage with ``stream_options``; some servers refuse it.
+        sends_back: The fields of a model's reasoning that the server wants back in later requests.
+        keeps_call_extras: Whether it wants back what it added to its tool calls.
+
+    Raises:
+        ConfigError: A value cannot work.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str,
+        api_key: str | None = None,
+        name: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeouts: ModelTimeouts = DEFAULT_TIMEOUTS,
+        key_variable: str | None = None,
+        advice: str = "check the address and that the server is running",
+        max_tokens_field: str | None = None,
+        usage_option: bool = True,
+        sends_back: Sequence[str] = (),
+        keeps_call_extras: bool = False,
+    ) -> None:
+        if not model.strip():
+            raise ConfigError(f"OpenAIChatModel.model is {model!r}; give the model's name")
+        url = checked_base_url(base_url)
+        self._model = model
+        self._endpoint = Endpoint(
+            model=name or model,
+            url=f"{url}/chat/completions",
+            base_url=shown_url(url),
+            headers=_headers(api_key, headers, url, key_variable),
+            timeouts=timeouts,
+            key_variable=key_variable,
+            advice=advice,
+        )
+        self._fields: dict[str, Any] = {"model": model}
+        if usage_option:
+            self._fields["stream_options"] = {"include_usage": True}
+        is_openai = urlsplit(url).hostname == _OPENAI_HOST
+        self._max_tokens_field = max_tokens_field or (
+            "max_completion_tokens" if is_openai else "max_tokens"
+        )
+        self._sends_back = tuple(sends_back)
+        self._keeps_call_extras = keeps_call_extras
+        self._dropped = REASONING_KEYS.difference(sends_back)
+        if not is_openai:
+            self._dropped |= {"refusal"}
+        self._form = f"chat:{','.join(sorted(self._dropped))}:{keeps_call_extras}"
+        self._schema_by = _BY_SCHEMA
+
+    @property
+    def name(self) -> str:
+        """How logs and results name the model."""
+        return self._endpoint.model
+
+    @property
+    def base_url(self) -> str:
+        """The address, without user name and password."""
+        return self._endpoint.base_url
+
+    def __repr__(self) -> str:
+        return f"OpenAIChatModel({self._model!r}, base_url={self.base_url!r})"
+
+    async def generate(
+        self, request: ModelRequest, on_delta: DeltaSink | None = None
+    ) -> ModelReply:
+        """Sends one request and reads the whole reply.
+
+        A server that refuses ``response_format`` is asked again with a weaker form of it, and last
+        with the schema as text; the form that worked is used from then on.
+
+        Raises:
+            ModelError: What went wrong, by its kind.
+            ConfigError: ``extra_params`` or a message cannot be sent.
+        """
+        if request.json_schema is None:
+            return await self._exchange(request, _BY_SCHEMA, on_delta)
+        first_refusal: BadRequestError | None = None
+        for form in range(self._schema_by, _BY_PROMPT + 1):
+            try:
+                reply = await self._exchange(request, form, on_delta)
+            except BadRequestError as error:
+                first_refusal = first_refusal or error
+                if error.status not in _SCHEMA_REFUSALS:
+                    break
+            else:
+                self._schema_by = form
+                return reply
+        assert first_refusal is not None  # noqa: S101  the loop ran at least once
+        raise first_refusal
+
+    async def _exchange(
+        self, request: ModelRequest, form: int, on_delta: DeltaSink | None
+    ) -> ModelReply:
+        endpoint = self._endpoint
+        body = self._body(request, form)
+        async with post(endpoint, body) as response:
+            if not response.is_success:
+                raise refused(
+                    response.status, response.headers, await response.beginning(), endpoint
+                )
+            assembler = ReplyAssembler(endpoint, request_id_of(response.headers), self._sends_back)
+            await read_reply(response, assembler, endpoint, on_delta)
+        return assembler.reply()
+
+    def _body(self, request: ModelRequest, form: int) -> bytes:
+        """The request as JSON: bytes that are kept, joined; the history is never encoded anew."""
+        try:
+            fields, tools = self._fields_of(request, form)
+            messages = self._messages(request, form)
+            head = encoded(fields)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConfigError(
+                f"{self.name}: the request has no JSON form ({error}); look for values other than"
+                " text, numbers, lists and dicts in extra_params and in the messages"
+            ) from error
+        parts = [head[:-1], b',"messages":[', b",".join(messages), b"]"]
+        if tools:
+            parts += [b',"tools":', tools]
+        parts.append(b"}")
+        return b"".join(parts)
+
+    def _fields_of(self, request: ModelRequest, form: int) -> tuple[dict[str, Any], bytes | None]:
+        """All fields but the messages; the tools apart, since their encoded form is kept."""
+        fields = dict(self._fields)
+        if request.temperature is not None:
+            fields["temperature"] = request.temperature
+        if request.max_tokens is not None:
+            fields[self._max_tokens_field] = request.max_tokens
+        if request.json_schema is not None:
+            if form == _BY_SCHEMA:
+                fields["response_format"] = _response_format(request)
+            elif form == _BY_JSON_OBJECT:
+                fields["response_format"] = {"type": "json_object"}
+        tools = request.tools.wire_json() if request.tools.specs else None
+        if request.extra_params:
+            if "messages" in request.extra_params:
+                raise ConfigError("extra_params holds 'messages'; give them as messages")
+            fields.update(request.extra_params)
+            if "tools" in request.extra_params:
+                tools = None
+            fields = {key: value for key, value in fields.items() if value is not None}
+        fields["stream"] = True
+        return fields, tools
+
+    def _messages(self, request: ModelRequest, form: int) -> list[bytes]:
+        name, encode = self._form, self._encode
+        messages = [message.wire_form(name, encode) for message in request.messages]
+        if request.json_schema is not None and form != _BY_SCHEMA:
+            hint = _schema_hint(request.json_schema)
+            last = request.messages[-1] if request.messages else None
+            if last is not None and last.role == "user":
+                # Two user messages in a row are refused by some chat templates.
+                messages[-1] = _with_hint(last, hint).wire_json()
+            else:
+                messages.append(Message("user", hint).wire_json())
+        return messages
+
+    def _encode(self, message: Message) -> bytes:
+        """The message as this server takes it: without what only other providers understand."""
+        extra = message.extra or {}
+        drops_extra = not self._dropped.isdisjoint(extra)
+        drops_call_extra = not self._keeps_call_extras and any(
+            call.extra for call in message.tool_calls
+        )
+        if not drops_extra and not drops_call_extra:
+            return message.wire_json()
+        form = message.to_dict()
+        form.pop("is_error", None)
+        for key in self._dropped:
+            form.pop(key, None)
+        if drops_call_extra:
+            keys = ("id", "type", "function")
+            form["tool_calls"] = [{key: call[key] for key in keys} for call in form["tool_calls"]]
+        return encoded(form)
+
+
+def _headers(
+    api_key: str | None, headers: Mapping[str, str] | None, url: str, key_variable: str | None
+) -> dict[str, str]:
+    sent = {
+        "Accept": "text/event-stream, application/json",
+        "Accept-Encoding": "identity",  # compressed streams are held back by their buffers
+        "Content-Type": "application/json",
+        "User-Agent": "untildone",
+    }
+    if api_key:
+        key = checked_key(api_key, source=key_variable or "api_key")
+        sent["Authorization"] = f"Bearer {key}"
+        if urlsplit(url).username is not None:
+            raise ConfigError(
+                "base_url holds a user name and there is an api_key too; use one of the two"
+            )
+    for name, value in (headers or {}).items():
+        sent[name] = checked_key(value, source=f"headers[{name!r}]")
+    return sent
+
+
+def _response_format(request: ModelRequest) -> dict[str, Any]:
+    schema = request.json_schema or {}
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", request.schema_name)[:64] or "reply"
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": name, "schema": schema, "strict": is_strict(schema)},
+    }
+
+
+def is_strict(schema: Any) -> bool:
+    """Whether OpenAI takes the schema with ``strict``: each object closed, each field required."""
+    if isinstance(schema, list):
+        return all(map(is_strict, as_list(schema)))
+    fields = as_dict(schema)
+    properties = as_dict(fields.get("properties"))
+    if properties or fields.get("type") == "object":
+        closed = fields.get("additionalProperties") is False
+        if not closed or set(as_list(fields.get("required"))) != set(properties):
+            return False
+    named = (properties, as_dict(fields.get("$defs")), as_dict(fields.get("definitions")))
+    inner = [fields.get("items"), fields.get("anyOf"), *(list(group.values()) for group in named)]
+    return all(map(is_strict, inner))
+
+
+def _schema_hint(schema: dict[str, Any]) -> str:
+    return (
+        "Reply with one JSON object and nothing else, no code fence."
+        " It must fit this JSON Schema:\n" + encoded(schema).decode()
+    )
+
+
+def _with_hint(message: Message, hint: str) -> Message:
+    content = message.content
+    if isinstance(content, list):
+        return Message("user", [*content, {"type": "text", "text": hint}], extra=message.extra)
+    return Message("user", f"{content or ''}\n\n{hint}".lstrip("\n"), extra=message.extra)
