@@ -27,7 +27,7 @@ def main() -> int:
     scale = 1 if options.quick else 3
     rounds.imports(1 if options.quick else 5)
     rounds.cpu(scale, budget_s=0.2 if options.quick else 1.0)
-    rounds.concurrent(scale)
+    rounds.concurrent(1 if options.quick else 5)
     rounds.wire(scale)
     print(f"{machine}; measured in {time.monotonic() - started:.0f} s\n")
     print(*lines(rounds.figures, chosen), sep="\n")

@@ -8,13 +8,20 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from untildone.agent import Agent, AgentAsTool
 from untildone.domain.bounds import check_count
-from untildone.domain.errors import LoopConvergedError, ResumeError, describe, partial_result
+from untildone.domain.errors import (
+    LoopConvergedError,
+    ResumeError,
+    attach_partial_result,
+    describe,
+    partial_result,
+)
 from untildone.domain.exits import ExitReason
 from untildone.domain.log import ApprovalDecided, At, Log, LogEvent, NestedRunEnded, RunStarted
 from untildone.domain.messages import messages_from_dicts
@@ -72,7 +79,8 @@ class _Scope:
         if asyncio.get_running_loop() is self.loop:
             self._note(event)
         else:
-            self.loop.call_soon_threadsafe(self._note, event)
+            with suppress(RuntimeError):  # that loop is closed: the run around this one is over
+                self.loop.call_soon_threadsafe(self._note, event)
 
     def _note(self, event: NestedRunEnded) -> None:
         run = self.run
@@ -196,19 +204,15 @@ class _Entrance:
         try:
             check_count("max_sync_tools", self._options.max_sync_tools)
             result = await work()
-            await live.end(EventType.DONE, _done_view(result))
-        except LoopConvergedError as error:
-            if error.run_id == self._run_id:
-                await live.end(EventType.DONE, _done_view(error.result))
-            else:
-                await live.end(EventType.ERROR, _error_view(error))
-            raise
         except Exception as error:
-            await live.end(EventType.ERROR, _error_view(error))
+            met = isinstance(error, LoopConvergedError) and error.run_id == self._run_id
+            data = _done_view(partial_result(error)) if met else _error_view(error)
+            await _end(live, EventType.DONE if met else EventType.ERROR, data, error)
             raise
         except BaseException as error:
             live.end_now(EventType.ERROR, _error_view(error))
             raise
+        await _end(live, EventType.DONE, _done_view(result), result)
         return result
 
     def ports(self) -> tuple[Model, dict[str, Tool], ToolSpecs]:
@@ -251,6 +255,19 @@ def _output(agent: Agent) -> OutputReader | None:
     from untildone.tools.structured_output import output_reader
 
     return output_reader(agent.response_model)
+
+
+async def _end(
+    live: LiveStream, kind: EventType, data: dict[str, Any], outcome: AgentResult | Exception
+) -> None:
+    """Ends a queue; cancelled while its reader is slow, at once and with the same last event."""
+    try:
+        await live.end(kind, data)
+    except BaseException as error:
+        live.end_now(kind, data)
+        known = partial_result(outcome) if isinstance(outcome, Exception) else outcome
+        attach_partial_result(error, known)
+        raise
 
 
 def resolve(model: str | Model) -> Model:

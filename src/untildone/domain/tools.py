@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,12 +63,23 @@ class ToolSpecs:
 
     specs: Sequence[ToolSpec] = ()
     _wire_json: bytes | None = field(default=None, repr=False)
+    _wire_forms: dict[str, bytes] | None = field(default=None, repr=False, compare=False)
 
     def wire_json(self) -> bytes:
         """All tools as a JSON array in OpenAI form."""
         if self._wire_json is None:
             self._wire_json = json.dumps([spec.to_dict() for spec in self.specs]).encode()
         return self._wire_json
+
+    def wire_form(self, name: str, encode: Callable[[ToolSpecs], bytes]) -> bytes:
+        """The tools as ``encode`` makes them for the protocol ``name``, encoded once."""
+        forms = self._wire_forms
+        if forms is None:
+            forms = self._wire_forms = {}
+        form = forms.get(name)
+        if form is None:
+            form = forms[name] = encode(self)
+        return form
 
 
 NO_TOOLS = ToolSpecs()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
+from untildone.engine.cancellation import is_being_cancelled
 from untildone.engine.context import Run
 
 _log = logging.getLogger("untildone")
@@ -18,5 +20,7 @@ async def call_hook(run: Run, name: str, *arguments: Any) -> None:
         return
     try:
         await hook(*arguments)
-    except Exception:
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
+            raise
         _log.warning("hook %s of agent %r raised", name, run.agent.name, exc_info=True)

@@ -76,7 +76,7 @@ async def _ask(
 async def _predicate(predicate: Any, result: AgentResult) -> bool:
     """A predicate's answer; an awaitable is awaited, never taken as true."""
     answer = predicate(result)
-    while inspect.isawaitable(answer):
+    while not isinstance(answer, bool) and inspect.isawaitable(answer):
         answer = await answer
     return bool(answer)
 
@@ -94,7 +94,7 @@ async def _criterion(run: Run, at: At, criterion: Any, result: AgentResult) -> o
         return await _grader_as_criterion(run, at, criterion, result)
     evaluate = getattr(criterion, "evaluate", criterion)
     answer = evaluate(_context(run, result))
-    while inspect.isawaitable(answer):
+    while not isinstance(answer, bool | CriterionVerdict) and inspect.isawaitable(answer):
         answer = await answer
     return answer
 

@@ -9,7 +9,6 @@ from typing import Any
 from untildone.domain.log import (
     AgentRunEnded,
     ApprovalRequested,
-    At,
     Graded,
     IterationEnded,
     IterationStarted,
@@ -22,7 +21,6 @@ from untildone.domain.log import (
 from untildone.domain.messages import ToolCall
 from untildone.domain.requests import (
     Delta,
-    DeltaSink,
     FallbackTriggered,
     RetryAttempt,
     TextDelta,
@@ -39,32 +37,23 @@ EventQueue = asyncio.Queue[Any]
 class LiveStream:
     """One run's events on their way into a queue. A bounded queue slows the run, losing nothing."""
 
-    __slots__ = ("_agent_id", "_ended", "_last_shown", "_many", "_queue")
+    __slots__ = ("_agent_id", "_ended", "_last_shown", "_queue")
 
-    def __init__(self, queue: EventQueue, agent_id: str, *, many: bool = False) -> None:
+    def __init__(self, queue: EventQueue, agent_id: str) -> None:
         self._queue = queue
         self._agent_id = agent_id
-        self._many = many
         self._last_shown = False
         self._ended = False
 
     async def publish(self, event: LogEvent, state: RunState) -> None:
         """Shows what a log event means to a reader, if anything; ``state`` is after the event."""
         for kind, data in _view(event, state):
-            await self._put(kind, data, event.at)
+            await self._put(kind, data)
 
-    def delta_sink(self, at: At) -> DeltaSink:
-        """Takes the pieces of one model call."""
-
-        async def take(delta: Delta) -> None:
-            kind, data = _view_delta(delta)
-            await self._put(kind, data, at)
-
-        return take
-
-    async def show(self, kind: EventType, data: dict[str, Any]) -> None:
-        """Shows an event that is not in the log."""
-        await self._queue.put(StreamEvent(kind, data, self._agent_id))
+    async def publish_delta(self, delta: Delta) -> None:
+        """Shows a piece of a model call."""
+        kind, data = _view_delta(delta)
+        await self._put(kind, data)
 
     async def end(self, kind: EventType, data: dict[str, Any]) -> None:
         """Shows the last event, DONE or ERROR, then the end mark."""
@@ -89,9 +78,7 @@ class LiveStream:
                 self._queue.get_nowait()
             self._queue.put_nowait(item)
 
-    async def _put(self, kind: EventType, data: dict[str, Any], at: At) -> None:
-        if self._many:
-            data["branch"] = at.branch
+    async def _put(self, kind: EventType, data: dict[str, Any]) -> None:
         await self._queue.put(StreamEvent(kind, data, self._agent_id))
 
 

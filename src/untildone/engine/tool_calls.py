@@ -9,7 +9,7 @@ import asyncio
 import logging
 from typing import Any
 
-from untildone.domain.errors import LoopConvergedError, ToolError
+from untildone.domain.errors import LoopConvergedError, ToolError, describe
 from untildone.domain.log import ApprovalRequested, At, ToolFinished, ToolStarted
 from untildone.domain.messages import ToolCall
 from untildone.engine.cancellation import is_being_cancelled
@@ -153,7 +153,7 @@ async def _run(run: Run, tool: Tool, arguments: dict[str, Any]) -> tuple[str, bo
         return f"Error: the tool was cancelled ({error!r})", True
     except Exception as error:
         _log.info("tool %r raised", tool.spec.name, exc_info=True)
-        return f"Error: {type(error).__name__}: {error}", True
+        return f"Error: {describe(error)}", True
 
 
 async def _finish(

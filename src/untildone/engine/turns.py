@@ -69,4 +69,4 @@ async def _call_model(run: Run, agent_run: AgentRun, at: At) -> None:
         request.json_schema = run.output.json_schema
         request.schema_name = run.output.name
     live = run.record.live
-    await run.worker.generate(request, None if live is None else live.delta_sink(at))
+    await run.worker.generate(request, None if live is None else live.publish_delta)

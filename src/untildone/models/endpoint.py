@@ -74,6 +74,7 @@ class Endpoint:
         url: The full address requests are posted to.
         base_url: What the user configured, as shown in errors.
         headers: Sent with each request; may hold a key, so never shown.
+        secrets: What must not be shown wherever it turns up.
         timeouts: How long to wait.
         key_variable: The environment variable of the key, where there is one.
         advice: What to check when nothing answers there.
@@ -83,6 +84,7 @@ class Endpoint:
     url: str
     base_url: str
     headers: Mapping[str, str] = field(repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
     timeouts: ModelTimeouts = DEFAULT_TIMEOUTS
     key_variable: str | None = None
     advice: str = "check the address and that the server is running"
@@ -90,12 +92,39 @@ class Endpoint:
     def clean(self, text: str, *, longest: int = _LONGEST_SHOWN) -> str:
         """Text from outside made fit to be shown: one line, shortened, without any key."""
         text = " ".join(text.split())
-        for value in self.headers.values():
-            secret = value.removeprefix("Bearer ")
+        for secret in self.secrets:
             if len(secret) >= _SHORTEST_SECRET:
                 text = text.replace(secret, "[key]")
         text = _KEY_SHAPE.sub("[key]", text)
         return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def request_headers(own: Mapping[str, str], headers: Mapping[str, str] | None) -> dict[str, str]:
+    """The headers of a wire's requests.
+
+    Args:
+        own: The wire's own, with the key.
+        headers: What the user adds or sets otherwise.
+
+    Raises:
+        ConfigError: A value cannot be sent.
+    """
+    sent = {
+        "Accept": "text/event-stream, application/json",
+        "Accept-Encoding": "identity",  # compressed streams are held back by their buffers
+        "Content-Type": "application/json",
+        "User-Agent": "untildone",
+        **own,
+    }
+    for name, value in (headers or {}).items():
+        sent[name] = checked_key(value, source=f"headers[{name!r}]")
+    return sent
+
+
+def secrets_of(api_key: str | None, headers: Mapping[str, str] | None, url: str) -> tuple[str, ...]:
+    """What must not be shown: the key, the user's own headers and a password in the address."""
+    found = [api_key, urlsplit(url).password, *(headers or {}).values()]
+    return tuple(secret.strip() for secret in found if secret and secret.strip())
 
 
 def shown_url(url: str) -> str:

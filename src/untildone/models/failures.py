@@ -56,7 +56,7 @@ def refused(status: int, headers: Mapping[str, str], body: bytes, endpoint: Endp
     location = headers.get("location")
     if status in _REDIRECTS and location:
         said = f"it redirects to {shown_url(location)[:120]}"
-    return _error(
+    return error_of(
         status,
         said,
         endpoint,
@@ -74,7 +74,7 @@ def broken_inside(error: Any, endpoint: Endpoint, request_id: str | None) -> Mod
     status = _status_in(fields) or next(
         (status for word, status in _STATUS_OF_WORDS if word in words), 500
     )
-    return _error(status, said, endpoint, request_id=request_id, retry_after_s=None, usage=None)
+    return error_of(status, said, endpoint, request_id=request_id)
 
 
 def unreadable(what: str, endpoint: Endpoint, usage: Usage | None = None) -> BadReplyError:
@@ -86,15 +86,16 @@ def unreadable(what: str, endpoint: Endpoint, usage: Usage | None = None) -> Bad
     )
 
 
-def _error(
+def error_of(
     status: int,
     said: str,
     endpoint: Endpoint,
     *,
-    request_id: str | None,
-    retry_after_s: float | None,
-    usage: Usage | None,
+    request_id: str | None = None,
+    retry_after_s: float | None = None,
+    usage: Usage | None = None,
 ) -> ModelError:
+    """The error of a status, with what the provider said and what to do next."""
     kind, step = _kind_and_step(status, endpoint)
     return kind(
         f"{endpoint.model}: {said} (status {status} from {endpoint.base_url}); {step}",

@@ -20,16 +20,19 @@ from untildone.models.endpoint import (
     ModelTimeouts,
     checked_base_url,
     checked_key,
+    request_headers,
+    secrets_of,
     shown_url,
 )
 from untildone.models.exchange import read_reply
 from untildone.models.failures import refused, request_id_of
 from untildone.models.http import post
-from untildone.models.loose_json import as_dict, as_list, encoded
+from untildone.models.loose_json import encoded
 from untildone.models.openai_reply import ReplyAssembler
+from untildone.models.schemas import is_strict, with_schema_hint
 
 REASONING_KEYS: Final = frozenset(
-    {"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"}
+    {"reasoning", "reasoning_content", "reasoning_details", "anthropic_content"}
 )
 """What wires keep of a model's reasoning in ``Message.extra``; sent back only to who wants it."""
 
@@ -83,7 +86,8 @@ class OpenAIChatModel:
             model=name or model,
             url=f"{url}/chat/completions",
             base_url=shown_url(url),
-            headers=_headers(api_key, headers, url, key_variable),
+            headers=request_headers(_authorization(api_key, url, key_variable), headers),
+            secrets=secrets_of(api_key, headers, url),
             timeouts=timeouts,
             key_variable=key_variable,
             advice=advice,
@@ -184,7 +188,7 @@ class OpenAIChatModel:
             fields[self._max_tokens_field] = request.max_tokens
         if request.json_schema is not None:
             if form == _BY_SCHEMA:
-                fields["response_format"] = _response_format(request)
+                fields["response_format"] = response_format(request)
             elif form == _BY_JSON_OBJECT:
                 fields["response_format"] = {"type": "json_object"}
         tools = request.tools.wire_json() if request.tools.specs else None
@@ -202,13 +206,12 @@ class OpenAIChatModel:
         name, encode = self._form, self._encode
         messages = [message.wire_form(name, encode) for message in request.messages]
         if request.json_schema is not None and form != _BY_SCHEMA:
-            hint = _schema_hint(request.json_schema)
             last = request.messages[-1] if request.messages else None
+            hinted = with_schema_hint(last, request.json_schema).wire_json()
             if last is not None and last.role == "user":
-                # Two user messages in a row are refused by some chat templates.
-                messages[-1] = _with_hint(last, hint).wire_json()
+                messages[-1] = hinted
             else:
-                messages.append(Message("user", hint).wire_json())
+                messages.append(hinted)
         return messages
 
     def _encode(self, message: Message) -> bytes:
@@ -230,60 +233,22 @@ class OpenAIChatModel:
         return encoded(form)
 
 
-def _headers(
-    api_key: str | None, headers: Mapping[str, str] | None, url: str, key_variable: str | None
-) -> dict[str, str]:
-    sent = {
-        "Accept": "text/event-stream, application/json",
-        "Accept-Encoding": "identity",  # compressed streams are held back by their buffers
-        "Content-Type": "application/json",
-        "User-Agent": "untildone",
-    }
-    if api_key:
-        key = checked_key(api_key, source=key_variable or "api_key")
-        sent["Authorization"] = f"Bearer {key}"
-        if urlsplit(url).username is not None:
-            raise ConfigError(
-                "base_url holds a user name and there is an api_key too; use one of the two"
-            )
-    for name, value in (headers or {}).items():
-        sent[name] = checked_key(value, source=f"headers[{name!r}]")
-    return sent
+def _authorization(api_key: str | None, url: str, key_variable: str | None) -> dict[str, str]:
+    if not api_key:
+        return {}
+    if urlsplit(url).username is not None:
+        raise ConfigError(
+            "base_url holds a user name and there is an api_key too; use one of the two"
+        )
+    key = checked_key(api_key, source=key_variable or "api_key")
+    return {"Authorization": f"Bearer {key}"}
 
 
-def _response_format(request: ModelRequest) -> dict[str, Any]:
+def response_format(request: ModelRequest) -> dict[str, Any]:
+    """The request's JSON Schema as OpenAI takes it."""
     schema = request.json_schema or {}
     name = re.sub(r"[^A-Za-z0-9_-]", "_", request.schema_name)[:64] or "reply"
     return {
         "type": "json_schema",
         "json_schema": {"name": name, "schema": schema, "strict": is_strict(schema)},
     }
-
-
-def is_strict(schema: Any) -> bool:
-    """Whether OpenAI takes the schema with ``strict``: each object closed, each field required."""
-    if isinstance(schema, list):
-        return all(map(is_strict, as_list(schema)))
-    fields = as_dict(schema)
-    properties = as_dict(fields.get("properties"))
-    if properties or fields.get("type") == "object":
-        closed = fields.get("additionalProperties") is False
-        if not closed or set(as_list(fields.get("required"))) != set(properties):
-            return False
-    named = (properties, as_dict(fields.get("$defs")), as_dict(fields.get("definitions")))
-    inner = [fields.get("items"), fields.get("anyOf"), *(list(group.values()) for group in named)]
-    return all(map(is_strict, inner))
-
-
-def _schema_hint(schema: dict[str, Any]) -> str:
-    return (
-        "Reply with one JSON object and nothing else, no code fence."
-        " It must fit this JSON Schema:\n" + encoded(schema).decode()
-    )
-
-
-def _with_hint(message: Message, hint: str) -> Message:
-    content = message.content
-    if isinstance(content, list):
-        return Message("user", [*content, {"type": "text", "text": hint}], extra=message.extra)
-    return Message("user", f"{content or ''}\n\n{hint}".lstrip("\n"), extra=message.extra)

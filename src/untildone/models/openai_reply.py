@@ -7,7 +7,6 @@ come in order; a reply is whole only with a finish reason; two calls are never m
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +14,7 @@ from untildone.domain.errors import ModelError
 from untildone.domain.messages import Message, ToolCall
 from untildone.domain.requests import Delta, ModelReply, TextDelta, ThinkingDelta
 from untildone.domain.usage import Usage
+from untildone.models.call_ids import own_id
 from untildone.models.endpoint import Endpoint
 from untildone.models.failures import broken_inside, unreadable
 from untildone.models.loose_json import (
@@ -74,7 +74,7 @@ class ReplyAssembler:
                 return _NO_DELTAS
             shown = self._endpoint.clean(payload, longest=80)
             raise self._broken(f"a piece of the stream is no JSON ({shown!r})") from error
-        return self._take(chunk, "delta")
+        return self.take(chunk)
 
     def feed_whole(self, body: str) -> Sequence[Delta]:
         """Takes a reply that was not streamed."""
@@ -82,7 +82,7 @@ class ReplyAssembler:
             form = parsed(body)
         except ValueError as error:
             raise self._broken("the reply is cut or is no JSON") from error
-        deltas = self._take(form, "message")
+        deltas = self.take(form)
         self.done = True
         return deltas
 
@@ -110,7 +110,8 @@ class ReplyAssembler:
             request_id=self._request_id,
         )
 
-    def _take(self, chunk: Any, body_key: str) -> Sequence[Delta]:
+    def take(self, chunk: Any) -> Sequence[Delta]:
+        """Takes one chunk, or a whole reply, as a value."""
         if not isinstance(chunk, dict):
             if isinstance(chunk, list) and as_dict(next(iter(as_list(chunk)), None)).get("error"):
                 raise self._error_in(as_dict(as_list(chunk)[0])["error"])
@@ -131,14 +132,14 @@ class ReplyAssembler:
         for item in choices:
             choice = as_dict(item)
             if not choice.get("index"):  # further choices are asked for by nobody
-                self._take_choice(choice, body_key, deltas)
+                self._take_choice(choice, deltas)
         return deltas
 
-    def _take_choice(self, choice: dict[str, Any], body_key: str, deltas: list[Delta]) -> None:
+    def _take_choice(self, choice: dict[str, Any], deltas: list[Delta]) -> None:
         if choice.get("error"):
             raise self._error_in(choice["error"])
         self._saw_choice = True
-        delta = as_dict(choice.get(body_key) or choice.get("delta") or choice.get("message"))
+        delta = as_dict(choice.get("delta") or choice.get("message"))
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
         if reasoning:
             self._take_reasoning(reasoning, deltas)
@@ -298,13 +299,10 @@ class CallAssembler:
         return tuple(self._finished(call, used, cut=cut) for call in self._calls)
 
     def _finished(self, call: _Call, used: set[str], *, cut: bool) -> ToolCall:
-        if not call.id or call.id in used:
-            call.id = f"call_{uuid.uuid4().hex[:24]}"
-        used.add(call.id)
         arguments = whole_unicode("".join(call.arguments))
         if not arguments.strip() and not cut:
             arguments = "{}"
-        return ToolCall(call.id, call.name, arguments, call.extra or None)
+        return ToolCall(own_id(call.id, used), call.name, arguments, call.extra or None)
 
     def _indexed(self, index: int, news: _News) -> _Call:
         call = self._by_index.get(index)

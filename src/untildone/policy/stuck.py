@@ -5,22 +5,40 @@ the calls returned: a poll whose answer changes and batch work are no circles; A
 longer cycle are. It is fed one message after the other, never looks back over the run, and is
 neither told nor asked what is done about its signals: nudging and stopping are the engine's.
 
-Pure: the same messages give the same signals in every process. Kept per distinct call are at most
-2,000 characters of its last result and 16 bytes for each different one.
+Pure: the same messages give the same signals in every process. This file holds the rules and the
+verdict; what is remembered of calls is in ``stuck_calls``, what counts as equal in ``stuck_compare``.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from hashlib import blake2b
-from typing import Any, Final, Literal, NamedTuple, Protocol, cast
+from typing import Any, Final, Literal
 
+from untildone.domain.bounds import check_count
 from untildone.domain.errors import ConfigError
 from untildone.domain.tools import PLAIN_TRAITS, ToolTraits
+from untildone.policy.stuck_calls import (
+    AskedCall,
+    KnownCall,
+    KnownTool,
+    WaitingCall,
+    calls_of,
+    error_mark,
+    field_of,
+    kept_of,
+    recorded_call,
+    shortened,
+    text_of,
+)
+from untildone.policy.stuck_compare import (
+    near_duplicates,
+    reads_as_error,
+    reads_as_transient,
+    says_something,
+    without_fields,
+)
 
 NUDGE_TEXT: Final = (
     "You seem to be repeating yourself."
@@ -55,10 +73,10 @@ def is_stuck(messages: Sequence[Any], window: int = 5, threshold: int = 3) -> bo
     """
     recent_calls: Counter[tuple[str, str]] = Counter()
     for message in messages[-window * 2 :]:
-        if _field(message, "role") == "assistant":
-            for call in _call_list(message):
-                function = _field(call, "function") or call
-                name, arguments = _field(function, "name"), _field(function, "arguments")
+        if field_of(message, "role") == "assistant":
+            for call in calls_of(message):
+                function = field_of(call, "function") or call
+                name, arguments = field_of(function, "name"), field_of(function, "arguments")
                 if name is not None:
                     recent_calls[str(name), str(arguments)] += 1
     return bool(recent_calls) and max(recent_calls.values()) >= threshold
@@ -69,8 +87,8 @@ class StuckPolicy:
     """When an agent counts as stuck, and what is then done.
 
     Most rules have two levels. A limit is the number of calls at which its level is reached; to
-    leave a rule out, give it a limit that no run reaches. Limits must be whole numbers of 1 or
-    more, and a stop limit may not be below the nudge limit beside it.
+    leave a rule out, give it a large one that no run reaches. Limits must be whole numbers of 1
+    or more, and a stop limit may not be below the nudge limit beside it.
 
     Attributes:
         action: ``"nudge"``: the first signal sends ``nudge_text`` once, a later one of stop level
@@ -117,7 +135,7 @@ class StuckPolicy:
         _check_text(self.nudge_text)
         limits = [field.name for field in fields(self)][2:]
         for name in limits:
-            _check_limit(name, getattr(self, name))
+            check_count(f"StuckPolicy.{name}", getattr(self, name))
         for name in limits:
             if name.endswith("_stop"):
                 self._check_pair(name.removesuffix("_stop"))
@@ -139,14 +157,6 @@ def _check_text(value: object) -> None:
         )
 
 
-def _check_limit(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(
-            f"StuckPolicy.{name} is {value!r}; give a whole number of 1 or more"
-            " (a large one leaves the rule out)"
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class StuckSignal:
     """The agent goes in circles.
@@ -160,25 +170,6 @@ class StuckSignal:
     level: StuckLevel
     rule: StuckRule
     evidence: str
-
-
-class AskedCall(Protocol):
-    """A tool call as the detector needs it; ``arguments`` is the raw JSON text."""
-
-    @property
-    def id(self) -> str:
-        """The provider's id, which may be empty or doubled; only ``observe`` uses it."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """The tool's name."""
-        ...
-
-    @property
-    def arguments(self) -> str:
-        """The arguments as the model wrote them."""
-        ...
 
 
 class StuckDetector:
@@ -234,10 +225,10 @@ class StuckDetector:
         self._policy = policy or StuckPolicy()
         self._off = self._policy.action == "off"
         self._traits: dict[str, ToolTraits] = dict(traits or {})
-        self._tools: dict[str, _Tool] = {}
+        self._tools: dict[str, KnownTool] = {}
         self._epoch = 0
         self._reply = 0
-        self._asked: list[_Asked] = []
+        self._asked: list[WaitingCall] = []
         self._answered_ids: set[str] = set()
         self._forget_counts()
 
@@ -246,7 +237,7 @@ class StuckDetector:
         self._epoch += 1  # ends the counts that are kept with each call, without visiting them
         self._novel = False
         self._repeats = 0
-        self._identical: _Asked | None = None
+        self._identical: WaitingCall | None = None
         self._calls_without_novelty = 0
         self._replies_without_novelty = 0
         self._forget_errors()
@@ -257,15 +248,15 @@ class StuckDetector:
         self._same_text = 0
 
     def _forget_errors(self) -> None:
-        self._error_call: _Call | None = None
-        self._error_tool: _Tool | None = None
+        self._error_call: KnownCall | None = None
+        self._error_tool: KnownTool | None = None
         self._error_text = ""
         self._same_error = 0
         self._streak = 0
         self._streak_reply = 0
 
     def _forget_near(self) -> None:
-        self._near: _Asked | None = None
+        self._near: WaitingCall | None = None
         self._near_result = ""
         self._near_count = 0
         self._near_reply = 0
@@ -283,13 +274,13 @@ class StuckDetector:
         Args:
             message: The message; content may be text, a list of parts or None.
         """
-        role = _field(message, "role")
+        role = field_of(message, "role")
         if role == "user":
             self.note_user()
         elif role == "assistant":
-            calls = [_recorded_call(call) for call in _call_list(message)]
+            calls = [recorded_call(call) for call in calls_of(message)]
             self._answered_ids.clear()
-            return self.note_assistant(_text(message), calls)
+            return self.note_assistant(text_of(message), calls)
         elif role == "tool":
             return self._note_recorded_result(message)
         else:
@@ -344,7 +335,7 @@ class StuckDetector:
     def _note_recorded_result(self, message: Mapping[str, Any]) -> StuckSignal | None:
         if not self._asked:
             return None
-        call_id = str(_field(message, "tool_call_id") or "")
+        call_id = str(field_of(message, "tool_call_id") or "")
         waiting = [asked.id for asked in self._asked]
         if call_id in waiting:
             index = waiting.index(call_id)
@@ -353,26 +344,26 @@ class StuckDetector:
         else:
             index = 0
         self._answered_ids.add(call_id)
-        text = _text(message)
-        mark = _error_mark(message)
+        text = text_of(message)
+        mark = error_mark(message)
         return self._answer(index, text, is_error=reads_as_error(text) if mark is None else mark)
 
     # ── One result ───────────────────────────────────────────────────────────────────────────────
 
-    def _ask(self, call: AskedCall) -> _Asked:
+    def _ask(self, call: AskedCall) -> WaitingCall:
         name, arguments = call.name, call.arguments or "{}"
         tool = self._tools.get(name)
         if tool is None:
-            tool = self._tools[name] = _Tool(name, self._traits.get(name, PLAIN_TRAITS))
+            tool = self._tools[name] = KnownTool(name, self._traits.get(name, PLAIN_TRAITS))
         known = tool.calls.get(arguments)
         if known is None:
             known = tool.find(arguments)
-        return _Asked(call.id, tool, known, arguments)
+        return WaitingCall(call.id, tool, known, arguments)
 
     def _answer(self, index: int, text: str, *, is_error: bool) -> StuckSignal | None:
         asked = self._asked.pop(index)
         self._count(asked)
-        if is_error and _TRANSIENT.search(text, 0, _ERROR_HEAD):
+        if is_error and reads_as_transient(text):
             self._note_transient()
         else:
             self._transient = 0
@@ -383,7 +374,7 @@ class StuckDetector:
         self.signal = self._verdict(asked)
         return self.signal
 
-    def _count(self, asked: _Asked) -> None:
+    def _count(self, asked: WaitingCall) -> None:
         """Counts the call itself, whatever it returned; identical ones of one reply are one."""
         call = asked.call
         if call.reply == self._reply or asked.tool.traits.polling:
@@ -401,11 +392,11 @@ class StuckDetector:
             self._transient_reply = self._reply
             self._transient += 1
 
-    def _compare(self, asked: _Asked, text: str, *, is_error: bool) -> None:
+    def _compare(self, asked: WaitingCall, text: str, *, is_error: bool) -> None:
         """Is the result news? Is it the last one over again?"""
         tool, call = asked.tool, asked.call
         traits = tool.traits
-        kept = _kept(_without_fields(text, traits.volatile) if traits.volatile else text)
+        kept = kept_of(without_fields(text, traits.volatile) if traits.volatile else text)
         if traits.polling and not is_error:
             # Waiting is what this tool is for, so it is no repeat; nor is what stands between two
             # polls, a sleep for instance. Hence news, not merely passed over.
@@ -431,7 +422,7 @@ class StuckDetector:
                 self._forget_errors()
             self._note_near(asked, kept)
 
-    def _note_error(self, asked: _Asked, kept: str, *, same: bool) -> None:
+    def _note_error(self, asked: WaitingCall, kept: str, *, same: bool) -> None:
         """Counts errors in a row, once a reply: the model had not seen the others of its reply."""
         tool, call = asked.tool, asked.call
         if not same or call is not self._error_call:
@@ -447,7 +438,7 @@ class StuckDetector:
         self._error_text = kept
         self._streak_reply = self._reply
 
-    def _note_near(self, asked: _Asked, kept: str) -> None:
+    def _note_near(self, asked: WaitingCall, kept: str) -> None:
         """Counts near-duplicates in a row, once a reply."""
         before = self._near
         self._near = asked
@@ -455,7 +446,7 @@ class StuckDetector:
             before is None
             or asked.tool is not before.tool
             or kept != self._near_result
-            or not _says_something(kept)
+            or not says_something(kept)
             or asked.tool.traits.polling
             or asked.tool.traits.nondeterministic
             or not near_duplicates(asked.arguments, before.arguments)
@@ -467,7 +458,7 @@ class StuckDetector:
         self._near_reply = self._reply
 
     def _note_text(self, text: str) -> StuckSignal | None:
-        text = _kept(text.strip())
+        text = kept_of(text.strip())
         if text != self._last_text:
             self._last_text = text
             self._same_text = 0
@@ -475,13 +466,13 @@ class StuckDetector:
             return None
         self._same_text += 1
         if self._same_text >= self._policy.same_text_limit:
-            evidence = f"the same text {self._same_text} times: {_shortened(text)}"
+            evidence = f"the same text {self._same_text} times: {shortened(text)}"
             self.signal = StuckSignal("stop", "same_text", evidence)
         return self.signal
 
     # ── The verdict ──────────────────────────────────────────────────────────────────────────────
 
-    def _verdict(self, last: _Asked) -> StuckSignal | None:
+    def _verdict(self, last: WaitingCall) -> StuckSignal | None:
         """The first rule at stop level, else the first at nudge level."""
         if self._novel:
             self._calls_without_novelty = 0
@@ -499,7 +490,7 @@ class StuckDetector:
             return self._strongest(last)
         return None
 
-    def _strongest(self, last: _Asked) -> StuckSignal | None:
+    def _strongest(self, last: WaitingCall) -> StuckSignal | None:
         policy = self._policy
         # One reply cannot take the count over a limit, however many calls it repeats: the model
         # had not seen their answers. For replies with one call this is the number of calls.
@@ -526,7 +517,7 @@ class StuckDetector:
                 return StuckSignal("nudge", rule, self._evidence(rule, count, last))
         return None
 
-    def _evidence(self, rule: StuckRule, count: int, last: _Asked) -> str:
+    def _evidence(self, rule: StuckRule, count: int, last: WaitingCall) -> str:
         match rule:
             case "no_novelty":
                 count = self._calls_without_novelty
@@ -534,7 +525,7 @@ class StuckDetector:
             case "same_error":
                 return f"failed {count} times in a row with the same error: {last}"
             case "error_streak":
-                name = _shortened(last.tool.name)
+                name = shortened(last.tool.name)
                 return f"{name} failed {count} times in a row with one error, the last: {last}"
             case "near_duplicates":
                 return f"{count} nearly equal calls in a row with one result, the last: {last}"
@@ -542,364 +533,3 @@ class StuckDetector:
                 return f"{count} passing errors (429, 5xx, time-out) in a row, the last: {last}"
             case _:
                 return f"called {count} times since the last user message: {self._identical}"
-
-
-# ── What is remembered of calls ──────────────────────────────────────────────────────────────────
-
-_MAX_ARGUMENTS: Final = 2_000
-"""Longer arguments are remembered by their hash."""
-_MAX_RESULT: Final = 2_000
-"""Of a longer result, head and tail are kept, and a hash of what is between them."""
-_MAX_COMPARED: Final = 400
-"""Longer arguments are a text being written, not a query being varied."""
-_MAX_SHOWN: Final = 120
-_ERROR_HEAD: Final = 400
-"""Where in a result an error is looked for."""
-
-
-class _Call:
-    """One distinct call, a tool with canonical arguments, and the results it gave.
-
-    ``last`` is the last result, ``key`` the hash of it masked, ``seen`` all such hashes; the latter
-    two are made when a second, different result comes: masking costs more than all the rest.
-    """
-
-    __slots__ = ("count", "epoch", "key", "last", "reply", "seen")
-
-    def __init__(self) -> None:
-        self.last: str | None = None
-        self.key = b""
-        self.seen: set[bytes] | None = None
-        self.count = 0
-        self.epoch = 0
-        self.reply = 0
-
-    def compare(self, kept: str) -> tuple[bool, bool]:
-        """Whether a further result is the same as the last one, and whether it is novel."""
-        if self.last is None or kept == self.last:
-            return True, False
-        seen = self.seen
-        if seen is None:
-            self.key = _masked_hash(self.last)
-            seen = self.seen = {self.key}
-        key = _masked_hash(kept)
-        same, novel = key == self.key, key not in seen
-        seen.add(key)
-        self.key = key
-        self.last = kept
-        return same, novel
-
-
-class _Tool:
-    """A tool and its distinct calls, by arguments as they were written and by ``_shape``.
-
-    A shape maps to the one text that has it, so far, or to the calls by canonical text. So the
-    usual new call costs no parsing; canonical text is made where two different texts may be equal.
-    """
-
-    __slots__ = ("calls", "name", "shapes", "traits")
-
-    def __init__(self, name: str, traits: ToolTraits) -> None:
-        self.name = name
-        self.traits = traits
-        self.calls: dict[str, _Call] = {}
-        self.shapes: dict[str, str | dict[str, _Call]] = {}
-
-    def find(self, arguments: str) -> _Call:
-        """The call with these arguments, which were not yet met in this very form."""
-        short = len(arguments) <= _MAX_ARGUMENTS
-        if short and not self.traits.volatile and not _has_optional_escape(arguments):
-            return self._find_plain(arguments)
-        text = _canonical(arguments, self.traits.volatile)
-        if len(text) > _MAX_ARGUMENTS:
-            text = _letters(text)
-        call = self.calls.get(text)
-        if call is None:
-            call = self._find_plain(text)
-        if short:
-            self.calls[arguments] = call
-        return call
-
-    def _find_plain(self, arguments: str) -> _Call:
-        shape = _shape(arguments)
-        alike = self.shapes.get(shape)
-        if alike is None:
-            self.shapes[shape] = arguments
-            call = _Call()
-        else:
-            if isinstance(alike, str):
-                alike = self.shapes[shape] = {_canonical(alike): self.calls[alike]}
-            call = alike.setdefault(_canonical(arguments), _Call())
-        self.calls[arguments] = call
-        return call
-
-
-class _Asked(NamedTuple):
-    """A call that waits for its answer."""
-
-    id: str
-    tool: _Tool
-    call: _Call
-    arguments: str
-
-    def __str__(self) -> str:
-        return f"{_shortened(self.tool.name)}({_shortened(self.arguments)})"
-
-
-def _shortened(text: str) -> str:
-    text = " ".join(text[: _MAX_SHOWN * 2].split())
-    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
-
-
-# ── Arguments ────────────────────────────────────────────────────────────────────────────────────
-
-_encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
-
-
-def _canonical(text: str, leave_out: Sequence[str] = ()) -> str:
-    """Equal JSON gives equal text; what is no JSON stays as it is."""
-
-    def without(value: dict[str, Any]) -> dict[str, Any]:
-        return {name: part for name, part in value.items() if name not in leave_out}
-
-    try:
-        return _encode(json.loads(text, object_hook=without if leave_out else None))
-    except (ValueError, RecursionError):
-        return text
-
-
-def _without_fields(result: str, leave_out: Sequence[str]) -> str:
-    return _canonical(result, leave_out) if result.lstrip()[:1] in ("{", "[") else result
-
-
-def _has_optional_escape(text: str) -> bool:
-    """Whether a character may be written in a way that JSON does not force."""
-    return "\\u" in text or "\\/" in text
-
-
-def _shape(text: str) -> str:
-    """The pieces between JSON's marks, sorted: equal for equal JSON, and cheaper than parsing."""
-    text = "".join(text.split())
-    for mark in "{}[]":
-        text = text.replace(mark, ",")
-    pieces = text.split(",")
-    pieces.sort()
-    return ",".join(pieces)
-
-
-def near_duplicates(one: str, other: str) -> bool:
-    """Whether two texts of arguments are the same query in other words.
-
-    They are if one has the words of the other and at most as many more, where a word may also be
-    the beginning of the other's ("auth" and "authentication"). A word *replaced* by another is
-    batch work ("alice", then "bob"), and so is a difference in numbers only (paging).
-    """
-    if one == other:
-        return True
-    if len(one) > _MAX_COMPARED or len(other) > _MAX_COMPARED:
-        return False
-    if _NUMBER.sub("#", one) == _NUMBER.sub("#", other):
-        return False
-    few, many = sorted((_words(one), _words(other)), key=len)
-    if len(few) * 2 < len(many):
-        return False
-    missing, extra = few - many, many - few
-    return len(missing) <= _MAX_VARIED and all(
-        any(_begins(word, long) for long in extra) for word in missing
-    )
-
-
-_NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
-_WORD: Final = re.compile(r"[^\W\d_]+|\d+")
-_MIN_STEM: Final = 3
-_MAX_VARIED: Final = 3
-
-
-def _words(text: str) -> set[str]:
-    return set(_WORD.findall(text.casefold()))
-
-
-def _begins(one: str, other: str) -> bool:
-    short, long = (one, other) if len(one) < len(other) else (other, one)
-    return len(short) >= _MIN_STEM and short.isalpha() and long.startswith(short)
-
-
-# ── Results ──────────────────────────────────────────────────────────────────────────────────────
-
-# Patterns begin with a small set of characters, which `re` skips to quickly; what must stand before
-# is looked at from there. One pattern with all alternatives takes 3 to 15 times as long.
-_STAMP: Final = re.compile(
-    r"""[0-9](?<![\w:.][0-9])(?:
-        \d{3}-\d\d-\d\d[T\ _]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?\s?(?:Z|[+-]\d\d:?\d\d)? # date and time
-        | \d?:\d\d(?::\d\d(?:[.,]\d+)?)?(?![\w:])                                    # time of day
-        | (?<=1)[5-9]\d{8}(?:\d{3}|\d{6}|\d{9})?(?:\.\d+)?(?!\w)                     # Unix time
-        | \d*(?:\.\d+)?(?:\s?(?:[nuµμm]?s|secs?|seconds?|mins?|minutes?|hrs?|hours?|days?)|[mhd])
-          (?:\d+(?:\.\d+)?[hms]s?)*(?!\w)                                            # duration
-    )""",
-    re.VERBOSE,
-)
-_LABELLED_ID: Final = re.compile(
-    r"""[iI][dD](?:(?<=id)(?<![a-zA-Z\d]id)|(?<=\bpid)|(?<=[^A-Z]I[dD])|(?<=\bI[dD])|(?<=\bPID))
-        ["']?(?:\s*[:=\#]|\s)\s*["'\#]*(?=[\w-]*\d)[\w-]+""",
-    re.VERBOSE,
-)
-_PREFIXED_ID: Final = re.compile(
-    r"""[-_](?:(?<=\breq.)|(?<=\brequest.)|(?<=\btrace.)|(?<=\bspan.)|(?<=\bsession.)|(?<=\btxn.)
-        |(?<=\bevt.)|(?<=\bmsg.)|(?<=\brun.)|(?<=\bcall.)|(?<=\bresp.))
-        (?=[\w-]*\d)[\w-]{6,}""",
-    re.VERBOSE,
-)
-_LABELLED_DURATION: Final = re.compile(
-    r"""[edlut](?:lapsed|uration|atency|ptime|ook)\w{0,20}["']?\s*[:=]?\s*\d+(?:\.\d+)?(?!\s*[\w.])"""
-)
-_UUID: Final = re.compile(r"\b[\da-fA-F]{8}-(?:[\da-fA-F]{4}-){3}[\da-fA-F]{12}\b")
-_BARE_UUID_MIDDLE: Final = re.compile(r"[47](?<=\b[\da-f]{12}.)[\da-f]{3}[89ab][\da-f]{15}\b")
-_BARE_UUID: Final = re.compile(r"\b[\da-f]{12}[47][\da-f]{3}[89ab][\da-f]{15}\b")
-_ADDRESS: Final = re.compile(r"0x[\da-fA-F]{6,}\b")
-_DURATION_LABELS: Final = ("elapsed", "duration", "latency", "uptime", "took")
-
-
-def _masked(text: str) -> str:
-    """The text without timestamps, durations and ids: UUIDs, addresses, what is labelled an id.
-
-    Bare hexadecimal stays, and so do dates without a time: a new checksum is news.
-    """
-    if text.count("-") >= 4:  # noqa: PLR2004  the hyphens of one UUID
-        text = _UUID.sub("~", text)
-    if _BARE_UUID_MIDDLE.search(text):
-        text = _BARE_UUID.sub("~", text)
-    if "0x" in text:
-        text = _ADDRESS.sub("~", text)
-    if any(label in text for label in _DURATION_LABELS):
-        text = _LABELLED_DURATION.sub("~", text)
-    return _STAMP.sub("~", _PREFIXED_ID.sub("~", _LABELLED_ID.sub("~", text)))
-
-
-def _masked_hash(text: str) -> bytes:
-    return blake2b(_masked(text).encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-_AS_LETTERS: Final = str.maketrans("0123456789", "ghijklmnop")
-
-
-def _letters(text: str) -> str:
-    """A hash that masking leaves alone, since it has no digits."""
-    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16)
-    return digest.hexdigest().translate(_AS_LETTERS)
-
-
-def _kept(text: str) -> str:
-    """All that is kept of a result: the text, or head, hash and tail of a long one."""
-    if len(text) <= _MAX_RESULT:
-        return text
-    half = _MAX_RESULT // 2
-    return f"{text[:half]}\n{_letters(text[half:-half])}\n{text[-half:]}"
-
-
-_ACKNOWLEDGEMENT: Final = re.compile(
-    r"\b(?:ok|okay|done|success\w*|true|saved|stored|written|wrote|created|updated|added|removed"
-    r"|deleted|applied|sent|set|accepted|recorded|noted)\b",
-    re.IGNORECASE,
-)
-_MAX_ACKNOWLEDGEMENT: Final = 80
-
-
-def _says_something(result: str) -> bool:
-    """Whether an equal result says that nothing was gained: every write answers "ok"."""
-    if len(result) > _MAX_ACKNOWLEDGEMENT:
-        return True
-    return bool(result.strip()) and not _ACKNOWLEDGEMENT.search(result)
-
-
-_TRANSIENT: Final = re.compile(
-    r"""
-    rate.?limit | too\ many\ requests | overloaded | temporarily\ unavailable
-    | internal\ server\ error | bad\ gateway | service\ unavailable
-    | timed[\ -]?out | time-?out(?:error|exception)?(?!\w) | deadline\ exceeded
-    | (?<![a-z])(?:http|status|code|error)[\W\d]{0,8}\b(?:429|5\d\d)\b
-    | ^\W*(?:429|5\d\d)\b
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-_ERROR: Final = re.compile(
-    r"""
-    [^\w{]{0,4}(?:
-        [\w.]{0,60}(?:error|exception)\b | traceback\b | fail(?:ed|ure)\b | fatal\b
-        | invalid\b | malformed\b | unable\ to\b | cannot\b | can't\b | could\ not\b
-        | unknown\ (?:tool|function|command)\b | (?:access|permission)\ denied\b
-        | (?:\w+\ ){0,3}timed\ out\b
-        | http\W{0,3}(?:\d\.\d\ )?[45]\d\d\b
-        | (?:429|5\d\d)\W{1,3}(?:too\ many|internal|bad\ gateway|service|gateway|server)\b
-    )
-    | \s*\{\s*"(?:error|errors|exception)"\s*:(?!\s*(?:null|false|""|\[\s*\]|\{\s*\}))
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-
-
-def reads_as_error(text: str) -> bool:
-    """Whether a result that is not marked either way begins as an error would."""
-    return _ERROR.match(text, 0, _ERROR_HEAD) is not None
-
-
-# ── Recorded messages, which may be odd ──────────────────────────────────────────────────────────
-
-
-class _RecordedCall(NamedTuple):
-    id: str
-    name: str
-    arguments: str
-
-
-def _recorded_call(call: object) -> _RecordedCall:
-    function = _field(call, "function") or call
-    arguments = _field(function, "arguments")
-    if not isinstance(arguments, str):
-        arguments = "" if arguments is None else _dumped(arguments)
-    return _RecordedCall(
-        str(_field(call, "id") or ""), str(_field(function, "name") or ""), arguments
-    )
-
-
-def _field(holder: object, name: str) -> Any:
-    """``holder[name]`` or ``holder.name``; None where there is neither."""
-    if isinstance(holder, Mapping):
-        return cast("Mapping[str, Any]", holder).get(name)
-    return getattr(holder, name, None)
-
-
-def _call_list(message: object) -> Sequence[Any]:
-    calls = _field(message, "tool_calls")
-    return cast("Sequence[Any]", calls) if isinstance(calls, list | tuple) else ()
-
-
-def _text(message: object) -> str:
-    """The content as text. Parts that are no text count too: another picture is another result."""
-    content = _field(message, "content")
-    if content is None or isinstance(content, str):
-        return content or ""
-    if not isinstance(content, list):
-        return _dumped(content)
-    return "".join(map(_part_text, cast("list[object]", content)))
-
-
-def _part_text(part: object) -> str:
-    text = part if isinstance(part, str) else _field(part, "text")
-    return text if isinstance(text, str) else _dumped(part)
-
-
-def _dumped(value: object) -> str:
-    try:
-        return json.dumps(value, sort_keys=True, default=repr)
-    except (TypeError, ValueError, RecursionError):
-        return repr(value)
-
-
-def _error_mark(message: Mapping[str, Any]) -> bool | None:
-    """Whether a tool message says of itself that it is an error; None where it does not say."""
-    for name in ("is_error", "isError"):
-        mark = _field(message, name)
-        if isinstance(mark, bool):
-            return mark
-    status = _field(message, "status")
-    return status == "error" if status in ("error", "success") else None

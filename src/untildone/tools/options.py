@@ -99,9 +99,9 @@ def _check_description(value: object) -> None:
 def _check_timeout(value: object) -> None:
     if value is None:
         return
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if math.isfinite(value) and value > 0:
-            return
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and math.isfinite(cast("float", value)) and cast("float", value) > 0:
+        return
     raise ConfigError(
         f"@tool(timeout_s=) is {value!r:.80}; give seconds greater than 0,"
         " or leave it out for no limit"

@@ -65,7 +65,7 @@ def result_text(value: object) -> str:
     if isinstance(value, Enum) or not _is_json(value):
         plain = _plain(value)
     if isinstance(plain, str):
-        return _encodable(str(plain))
+        return _encodable(str.__str__(plain))
     return _encodable(_json(plain))
 
 
@@ -116,7 +116,7 @@ def _step(value: Any) -> Any:
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, bytes | bytearray | memoryview):
-        return f"[{len(cast('bytes', value)):,} bytes, not shown]"
+        return f"[{memoryview(value).nbytes:,} bytes, not shown]"
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {text_of(value)}"
     if type(value).__module__.partition(".")[0] == "numpy":

@@ -1,0 +1,5 @@
+"""``python -m untildone``."""
+
+from untildone.cli import main
+
+main()

@@ -1,0 +1,170 @@
+"""``litellm/…``: the providers that litellm knows, behind the extra ``untildone[litellm]``.
+
+litellm is large and slow to import, so it is loaded by the first call only, and told not to fetch
+its price list from the network when it is. Its chunks have OpenAI's form: they go through the same
+assembler as those of the OpenAI wire. What it does not tell (that a stream was cut) stays unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from importlib import import_module
+from typing import Any, Final, cast
+
+from untildone.domain.errors import (
+    ConfigError,
+    ConnectionFailedError,
+    ModelError,
+    ModelTimeoutError,
+)
+from untildone.domain.messages import Message
+from untildone.domain.requests import DeltaSink, ModelReply, ModelRequest
+from untildone.models.endpoint import DEFAULT_TIMEOUTS, Endpoint, ModelTimeouts
+from untildone.models.failures import NOTHING_SPENT, error_of, retry_after_s
+from untildone.models.openai_chat import REASONING_KEYS, response_format
+from untildone.models.openai_reply import ReplyAssembler
+
+_SENT_BACK: Final = ("reasoning_content",)
+_DROPPED: Final = REASONING_KEYS.difference(_SENT_BACK) | {"is_error", "refusal"}
+_FAILED: Final = 500
+
+
+class LiteLLMModel:
+    """Any model that litellm can call.
+
+    Args:
+        model: The name as litellm knows it, such as ``bedrock/…`` or ``vertex_ai/…``; litellm reads
+            the provider's keys from the environment itself.
+        timeouts: How long to wait; ``connect_s`` is litellm's own affair.
+    """
+
+    __slots__ = ("_endpoint", "_model")
+
+    def __init__(self, model: str, *, timeouts: ModelTimeouts = DEFAULT_TIMEOUTS) -> None:
+        self._model = model
+        self._endpoint = Endpoint(
+            model=f"litellm/{model}", url="", base_url="litellm", headers={}, timeouts=timeouts
+        )
+
+    @property
+    def name(self) -> str:
+        """How logs and results name the model."""
+        return self._endpoint.model
+
+    def __repr__(self) -> str:
+        return f"LiteLLMModel({self._model!r})"
+
+    async def generate(
+        self, request: ModelRequest, on_delta: DeltaSink | None = None
+    ) -> ModelReply:
+        """Sends one request through litellm and reads the whole reply.
+
+        Raises:
+            ConfigError: litellm is not installed.
+            ModelError: What went wrong, by its kind.
+        """
+        litellm = await asyncio.to_thread(_litellm)
+        assembler = ReplyAssembler(self._endpoint, None, _SENT_BACK)
+        chunks: Any = None
+        try:
+            async with self._limit(first=True):
+                chunks = await litellm.acompletion(**self._arguments(request))
+            await self._read(aiter(chunks), assembler, on_delta)
+        finally:
+            close = getattr(chunks, "aclose", None)
+            if close is not None:
+                with contextlib.suppress(Exception):
+                    await close()
+        return assembler.reply()
+
+    async def _read(
+        self, chunks: AsyncIterator[Any], assembler: ReplyAssembler, on_delta: DeltaSink | None
+    ) -> None:
+        first = True
+        while True:
+            async with self._limit(first=first):
+                chunk = await anext(chunks, None)
+            if chunk is None:
+                return
+            first = False
+            for delta in assembler.take(chunk.model_dump(exclude_none=True)):
+                if on_delta is not None:
+                    await on_delta(delta)
+
+    @contextlib.asynccontextmanager
+    async def _limit(self, *, first: bool) -> AsyncIterator[None]:
+        """One wait for litellm: in time, and with its failures as ours."""
+        timeouts = self._endpoint.timeouts
+        limit_s = timeouts.first_token_s if first else timeouts.between_tokens_s
+        limit = asyncio.timeout(limit_s)
+        try:
+            async with limit:
+                yield
+        except TimeoutError as error:
+            if limit.expired():
+                what = "first" if first else "next"
+                raise ModelTimeoutError(
+                    f"{self.name}: no {what} token within {limit_s} s"
+                ) from error
+            raise self._failure(error) from error
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> Exception:
+        """Litellm's error as ours, by its status."""
+        if isinstance(error, ModelError | ConfigError):
+            return error
+        said = self._endpoint.clean(str(error)) or type(error).__name__
+        kind = type(error).__name__
+        if kind == "APIConnectionError":
+            return ConnectionFailedError(
+                f"{self.name}: {said}; check the network and the model's name"
+            )
+        status = getattr(error, "status_code", None)
+        if not isinstance(status, int):
+            status = _FAILED
+        response = getattr(error, "response", None)
+        return error_of(
+            status,
+            said,
+            self._endpoint,
+            retry_after_s=retry_after_s(getattr(response, "headers", None) or {}),
+            usage=NOTHING_SPENT if kind != "Timeout" else None,
+        )
+
+    def _arguments(self, request: ModelRequest) -> dict[str, Any]:
+        arguments: dict[str, Any] = {
+            "model": self._model,
+            "messages": [_form(message) for message in request.messages],
+            "stream_options": {"include_usage": True},
+            "num_retries": 0,  # retries are counted, so they are ours
+            "max_retries": 0,
+            "temperature": request.temperature,
+            "max_tokens": request.max_tokens,
+            "tools": [spec.to_dict() for spec in request.tools.specs] or None,
+            "response_format": response_format(request) if request.json_schema else None,
+        }
+        arguments.update(request.extra_params)
+        arguments = {key: value for key, value in arguments.items() if value is not None}
+        return {**arguments, "stream": True}
+
+
+def _form(message: Message) -> dict[str, Any]:
+    return {key: value for key, value in message.to_dict().items() if key not in _DROPPED}
+
+
+def _litellm() -> Any:
+    """The library, loaded without a look at the network."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    try:
+        library = cast("Any", import_module("litellm"))
+    except ImportError as error:
+        raise ConfigError(
+            "litellm/… models need litellm: pip install 'untildone[litellm]'"
+            f" (the import failed: {error})"
+        ) from error
+    library.suppress_debug_info = True
+    return library

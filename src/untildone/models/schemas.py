@@ -1,0 +1,81 @@
+"""JSON Schemas as providers take them, and as text for those that take none. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from untildone.domain.messages import Message
+from untildone.models.loose_json import as_dict, as_list, encoded
+
+_NAMED: Final = ("properties", "$defs", "definitions")
+_NESTED: Final = ("items", "anyOf", "allOf", "oneOf")
+# What Anthropic refuses in output_config; told to the model in words instead.
+_UNSUPPORTED: Final = (
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "maxItems",
+    "uniqueItems",
+)
+
+
+def is_strict(schema: Any) -> bool:
+    """Whether OpenAI takes the schema with ``strict``: each object closed, each field required."""
+    if isinstance(schema, list):
+        return all(map(is_strict, as_list(schema)))
+    fields = as_dict(schema)
+    properties = as_dict(fields.get("properties"))
+    if properties or fields.get("type") == "object":
+        closed = fields.get("additionalProperties") is False
+        if not closed or set(as_list(fields.get("required"))) != set(properties):
+            return False
+    named = [list(as_dict(fields.get(key)).values()) for key in _NAMED]
+    return all(map(is_strict, [*named, *(fields.get(key) for key in _NESTED)]))
+
+
+def closed(schema: Any) -> Any:
+    """The schema as Anthropic takes it: objects closed, limits on values told in words."""
+    if isinstance(schema, list):
+        return [closed(item) for item in as_list(schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = dict(as_dict(schema))
+    limits = [f"{key}: {fields.pop(key)}" for key in _UNSUPPORTED if key in fields]
+    if limits:
+        told = [str(fields["description"])] if fields.get("description") else []
+        fields["description"] = " ".join([*told, f"({', '.join(limits)})"])
+    for key in _NAMED:
+        if key in fields:
+            fields[key] = {name: closed(item) for name, item in as_dict(fields[key]).items()}
+    for key in _NESTED:
+        if key in fields:
+            fields[key] = closed(fields[key])
+    if fields.get("type") == "object":
+        fields["additionalProperties"] = False
+    return fields
+
+
+def schema_hint(schema: dict[str, Any]) -> str:
+    """What a model is told that cannot be held to a schema."""
+    return (
+        "Reply with one JSON object and nothing else, no code fence."
+        f" It must fit this JSON Schema:\n{encoded(schema).decode()}"
+    )
+
+
+def with_schema_hint(last: Message | None, schema: dict[str, Any]) -> Message:
+    """The hint as a user message; put into the last message where that is the user's.
+
+    Two user messages in a row are refused by some chat templates.
+    """
+    hint = schema_hint(schema)
+    if last is None or last.role != "user":
+        return Message("user", hint)
+    content = last.content
+    if isinstance(content, list):
+        return Message("user", [*content, {"type": "text", "text": hint}], extra=last.extra)
+    return Message("user", f"{content}\n\n{hint}" if content else hint, extra=last.extra)
