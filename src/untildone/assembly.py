@@ -12,10 +12,12 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from untildone.agent import Agent, AgentAsTool
 from untildone.domain.bounds import check_count
 from untildone.domain.errors import (
+    ConfigError,
     LoopConvergedError,
     ResumeError,
     attach_partial_result,
@@ -95,6 +97,9 @@ def _exit_of(run: Run) -> ExitReason | None:
     return None if ended is None else ended.reason
 
 
+_tools_of: WeakKeyDictionary[Agent, tuple[dict[str, Tool], ToolSpecs]] = WeakKeyDictionary()
+"""An agent never changes, so its functions are read, and encoded for the wire, only once."""
+
 _scope: ContextVar[_Scope | None] = ContextVar("untildone_scope", default=None)
 
 
@@ -173,7 +178,7 @@ class _Entrance:
         self._live = (
             None
             if options.queue is None
-            else LiveStream(options.queue, options.agent_id or agent.name)
+            else LiveStream(options.queue, options.agent_id or getattr(agent, "name", ""))
         )
         self._pool = WorkerPool(options.max_sync_tools)
 
@@ -189,7 +194,7 @@ class _Entrance:
         token = _scope.set(self._scope)
         try:
             if self._live is None or any(queue is known for known in outer_queues):
-                check_count("max_sync_tools", self._options.max_sync_tools)
+                self._check()
                 return await work()
             return await self._ending_queue(self._live, work)
         finally:
@@ -198,11 +203,20 @@ class _Entrance:
             if outer is not None and self._scope.run is not None:
                 outer.charge(self._scope.run)
 
+    def _check(self) -> None:
+        """Checks what the doors were given; only here, so that a queue given with it still ends."""
+        agent: Any = self.agent
+        if not isinstance(agent, Agent):
+            raise ConfigError(
+                f"agent must be an Agent, not {agent!r:.80}; make one: Agent('name', 'openai/…')"
+            )
+        check_count("max_sync_tools", self._options.max_sync_tools)
+
     async def _ending_queue(
         self, live: LiveStream, work: Callable[[], Awaitable[AgentResult]]
     ) -> AgentResult:
         try:
-            check_count("max_sync_tools", self._options.max_sync_tools)
+            self._check()
             result = await work()
         except Exception as error:
             met = isinstance(error, LoopConvergedError) and error.run_id == self._run_id
@@ -217,10 +231,15 @@ class _Entrance:
 
     def ports(self) -> tuple[Model, dict[str, Tool], ToolSpecs]:
         """The model and the tools; tools are discovered here, once a run."""
-        given = self._options.tool_defs
-        tools = collect(self.agent.tools if given is None else given)
-        specs = ToolSpecs([tool.spec for tool in tools.values()]) if tools else NO_TOOLS
-        return resolve(self.agent.model), tools, specs
+        agent, given = self.agent, self._options.tool_defs
+        known = _tools_of.get(agent) if given is None else None
+        if known is None:
+            tools = collect(agent.tools if given is None else given)
+            specs = ToolSpecs([tool.spec for tool in tools.values()]) if tools else NO_TOOLS
+            known = tools, specs
+            if given is None:
+                _tools_of[agent] = known
+        return resolve(agent.model), *known
 
     def run(self, state: RunState, model: Model, tools: dict[str, Tool], specs: ToolSpecs) -> Run:
         """The run around a state."""

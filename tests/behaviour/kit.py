@@ -37,13 +37,17 @@ class Watched:
 async def watch(
     agent: Agent, messages: Sequence[Mapping[str, Any]] | None = None, **options: Any
 ) -> Watched:
-    """Runs an agent with an unbounded queue; the end mark must be there, once and last."""
+    """Runs an agent in a task with an unbounded queue, which must end with one end mark."""
     queue: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
     watched = Watched()
-    try:
-        watched.result = await run_agent(agent, messages or ask(), queue=queue, **options)
-    except BaseException as error:  # noqa: BLE001  whatever it is, the test looks at it
-        watched.error = error
+
+    async def run() -> None:
+        try:
+            watched.result = await run_agent(agent, messages or ask(), queue=queue, **options)
+        except BaseException as error:  # noqa: BLE001  whatever it is, the test looks at it
+            watched.error = error
+
+    await asyncio.create_task(run())
     watched.events = ended(drained(queue))
     return watched
 

@@ -330,7 +330,7 @@ def test_an_agent_needs_a_model(model: Any):
 
 @requirement("bounds.bad-input")
 def test_what_has_no_machinery_yet_is_refused_and_never_ignored():
-    for name in ("memory", "procedural_memory", "episodic_memory", "response_model"):
+    for name in ("memory", "procedural_memory", "episodic_memory", "procedural_task_tag"):
         settings: dict[str, Any] = {name: object()}
         with pytest.raises(ConfigError, match=name):
             Agent("ada", MODEL, **settings)

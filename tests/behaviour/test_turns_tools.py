@@ -336,14 +336,13 @@ FAILURES = [
 async def test_what_a_tool_raises_is_told_to_the_model_and_the_run_goes_on(
     error: Exception, sync: bool, alone: bool
 ):
-    if sync:
+    def blocking() -> str:
+        raise error
 
-        def weather() -> str:
-            raise error
-    else:
+    async def waiting() -> str:
+        raise error
 
-        async def weather() -> str:
-            raise error
+    weather = tool(name="weather")(blocking if sync else waiting)
 
     async def fine() -> str:
         return "fine"

@@ -9,13 +9,13 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-Act = bytes | float | Callable[[asyncio.StreamWriter], Coroutine[Any, Any, None]]
-"""Bytes to send, seconds to wait, or anything else to do with the connection."""
+Act = bytes | Callable[[asyncio.StreamWriter], Coroutine[Any, Any, None]]
+"""Bytes to send, or anything else to do with the connection."""
 
 
 @dataclass
 class RawServer:
-    """Answers request k with script k; the last script repeats. ``CUT`` in it resets."""
+    """Answers request k with script k; the last script repeats."""
 
     scripts: list[Sequence[Act]]
     requests: list[bytes] = field(default_factory=list)
@@ -41,8 +41,6 @@ class RawServer:
                     if isinstance(act, bytes):
                         writer.write(act)
                         await writer.drain()
-                    elif isinstance(act, float):
-                        await asyncio.sleep(act)
                     else:
                         await act(writer)
                 if writer.is_closing():
@@ -72,13 +70,15 @@ async def raw_server(*scripts: Sequence[Act]) -> AsyncGenerator[RawServer]:
     handlers: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        handlers.add(task := asyncio.current_task())  # type: ignore[arg-type]
+        task = asyncio.current_task()
+        assert task is not None
+        handlers.add(task)
         try:
             await server.serve(reader, writer)
         except asyncio.CancelledError:
             writer.close()
         finally:
-            handlers.discard(task)  # type: ignore[arg-type]
+            handlers.discard(task)
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     server.port = listening.sockets[0].getsockname()[1]

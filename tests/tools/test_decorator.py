@@ -214,4 +214,6 @@ assert not [name for name in sys.modules if name.startswith("pydantic")]
 as_tool(f).spec
 assert "pydantic" in sys.modules
 """
-    subprocess.run([sys.executable, "-c", program], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, env={"PYTHONPATH": ":".join(sys.path)}
+    )

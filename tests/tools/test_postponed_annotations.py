@@ -43,14 +43,6 @@ def test_methods_callable_objects_and_partials_are_read_too():
     assert "notes" in as_tool(functools.partial(order)).spec.parameters["properties"]
 
 
-def test_wrapped_functions_are_read_in_the_module_of_the_original():
-    @functools.wraps(order)
-    def wrapper(*args, **kwargs): ...
-
-    wrapper.__globals__  # noqa: B018  the same here; what counts is that unwrapping works
-    assert "item" in as_tool(wrapper).spec.parameters["properties"]
-
-
 def test_a_name_known_to_the_type_checker_only_is_a_config_error():
     def pay(amount: Decimal) -> None: ...
 

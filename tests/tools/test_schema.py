@@ -127,7 +127,10 @@ def test_scalars_defaults_and_descriptions():
         (int | str, {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
         (list, {"type": "array", "items": {}}),
         (list[int], {"type": "array", "items": {"type": "integer"}}),
-        (list[list[str]], {"type": "array", "items": {"type": "array", "items": {"type": "string"}}}),
+        (
+            list[list[str]],
+            {"type": "array", "items": {"type": "array", "items": {"type": "string"}}},
+        ),
         (set[str], {"type": "array", "items": {"type": "string"}, "uniqueItems": True}),
         (tuple[int, ...], {"type": "array", "items": {"type": "integer"}}),
         (
@@ -239,10 +242,12 @@ def test_dataclasses_and_typed_dicts():
             "type": "object",
             "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0}},
             "required": ["x"],
+            "additionalProperties": False,
         },
         "Options": {
             "type": "object",
             "properties": {"verbose": {"type": "boolean"}, "title": {"type": "string"}},
+            "additionalProperties": False,
         },
     }
 

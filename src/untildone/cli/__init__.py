@@ -43,7 +43,7 @@ def _leave(status: object) -> None:
     """Ends the process at once where a blocking tool still runs: Python would wait for it."""
     if not any(thread.name.startswith("untildone-tool") for thread in threading.enumerate()):
         return
-    atexit._run_exitfuncs()  # noqa: SLF001  pyright: ignore[reportPrivateUsage]
+    atexit._run_exitfuncs()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 from untildone.domain.bounds import check_count, check_number
 from untildone.domain.errors import ConfigError, GradingError
@@ -20,7 +20,7 @@ _GROUPS: Final = os.name == "posix"
 _LATE_OUTPUT_S: Final = 0.5
 _REAPING_S: Final = 5.0
 _SHORTEST_SECRET: Final = 8
-_SECRET_NAME: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.I)
+_SECRET_NAME: Final = re.compile(r"(?i)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 # Colours, cursor movements, titles: noise to a model, and no text of a check may steer a terminal.
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)")
 
@@ -80,8 +80,10 @@ class Command:
         Raises:
             GradingError: It could not be started.
         """
-        watch = await self._start()
+        # Four bytes are the most that one character takes; masking needs some more before.
+        watch = _Watch(keep=4 * self.max_feedback_chars + 4096)
         try:
+            await self._start(watch)
             status = await watch.status(self.timeout_s)
         finally:
             await watch.end()
@@ -89,11 +91,9 @@ class Command:
             return CriterionVerdict(satisfied=True)
         return CriterionVerdict(satisfied=False, feedback=self._feedback(status, watch.output))
 
-    async def _start(self) -> _Watch:
+    async def _start(self, watch: _Watch) -> None:
         loop = asyncio.get_running_loop()
-        # Four bytes are the most that one character takes; masking needs some more before.
-        watch = _Watch(keep=4 * self.max_feedback_chars + 4096)
-        settings = {
+        settings: dict[str, Any] = {
             "stdin": asyncio.subprocess.DEVNULL,
             "stdout": asyncio.subprocess.PIPE,
             "stderr": asyncio.subprocess.STDOUT,
@@ -113,11 +113,12 @@ class Command:
                 f"the command {self.shown!r} could not be started{where}: {error};"
                 " check its name and the directory"
             ) from error
-        return watch
 
     def _feedback(self, status: int | None, output: str) -> str:
         if status is None:
-            head = f"The check `{self.shown}` was stopped: it took longer than {self.timeout_s:g} s."
+            head = (
+                f"The check `{self.shown}` was stopped: it took longer than {self.timeout_s:g} s."
+            )
         elif status < 0:
             head = f"The check `{self.shown}` was ended by signal {_signal_name(-status)}."
         else:
@@ -203,9 +204,9 @@ def _checked(command: object) -> str | tuple[str, ...]:
     if isinstance(command, str) and command.strip() and "\0" not in command:
         return command
     if isinstance(command, list | tuple) and command:
-        parts: tuple[object, ...] = tuple(command)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        parts = tuple(cast("Sequence[Any]", command))
         if all(isinstance(part, str) and "\0" not in part for part in parts) and parts[0]:
-            return parts  # pyright: ignore[reportReturnType]
+            return parts
     raise ConfigError(
         f"Command.command is {command!r:.80}; give a shell line such as 'pytest -q', or a list of"
         " the program and its arguments"

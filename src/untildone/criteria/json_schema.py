@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, Final
 
 from untildone.domain.errors import ConfigError, GradingError
@@ -58,15 +59,14 @@ class JsonSchema:
         return _refused(problems) if problems else CriterionVerdict(satisfied=True)
 
     def _problems(self, value: object) -> list[str]:
-        from jsonschema.exceptions import best_match
-
+        best_match = _library("jsonschema.exceptions").best_match
         problems: list[str] = []
         for error in self._validator.iter_errors(value):
             if len(problems) == _MOST_PROBLEMS:
                 problems.append("… and more")
                 break
             # Of an anyOf, what is wrong with the alternative that came nearest.
-            nearest: Any = best_match(iter([error])) or error
+            nearest = best_match(iter([error])) or error
             problems.append(f"{nearest.json_path}: {_short(nearest.message)}")
         return problems
 
@@ -74,26 +74,28 @@ class JsonSchema:
 def _validator(schema: object) -> Any:
     if not isinstance(schema, Mapping | bool):
         raise ConfigError(f"JsonSchema.schema is {schema!r:.80}; give a JSON Schema, a dict")
-    try:
-        from jsonschema import Draft202012Validator, SchemaError
-        from jsonschema.validators import validator_for
-        from referencing import Registry
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("jsonschema", "referencing"):
-            raise
-        raise ConfigError(
-            "JsonSchema needs the package jsonschema; pip install 'untildone[cli]'"
-        ) from error
-    kind: Any = validator_for(schema, default=Draft202012Validator)
+    validators = _library("jsonschema.validators")
+    kind = validators.validator_for(schema, default=validators.Draft202012Validator)
     try:
         kind.check_schema(schema)
-    except SchemaError as error:
+    except _library("jsonschema.exceptions").SchemaError as error:
         raise ConfigError(
             f"JsonSchema.schema is no valid JSON Schema: at {error.json_path}:"
             f" {_short(error.message)}"
         ) from error
     # A registry of its own: the default one fetches what a schema refers to.
-    return kind(schema, registry=Registry(), format_checker=kind.FORMAT_CHECKER)
+    registry = _library("referencing").Registry()
+    return kind(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
+
+
+def _library(name: str) -> Any:
+    """A module of the validator, imported on first use: it takes 70 ms."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"JsonSchema needs the package {error.name}; pip install 'untildone[cli]'"
+        ) from error
 
 
 def _json_in(text: str) -> object:

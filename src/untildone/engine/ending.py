@@ -18,7 +18,7 @@ from untildone.domain.exits import ExitReason
 from untildone.domain.log import RunEnded
 from untildone.domain.results import AgentResult
 from untildone.engine.context import Run
-from untildone.policy.outcome import final_result
+from untildone.policy.outcome import final_result, update_totals
 
 
 async def end_run(run: Run, reason: ExitReason) -> AgentResult:
@@ -96,7 +96,13 @@ def _error_text(run: Run, reason: ExitReason) -> str | None:
 def _early_exit(run: Run, result: AgentResult) -> LoopConvergedError:
     """The caller's own error where a predicate raised one, so that what it carries is kept."""
     error = run.early or LoopConvergedError(result)
-    if error.result is None:
+    own: object = error.result
+    if isinstance(own, AgentResult):
+        own.exit_reason = result.exit_reason
+        if own.run_id == run.run_id:
+            update_totals(own, run.state)
+            own.scores = result.scores
+    else:
         error.result = result
     error.run_id = run.run_id
     return error

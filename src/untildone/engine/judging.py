@@ -47,6 +47,9 @@ async def judge(run: Run, step: Judgement) -> None:
         await _fail(run, step, error)
         return
     except Exception as error:
+        if is_being_cancelled():
+            # The judge made another error of the run's own cancellation.
+            raise asyncio.CancelledError from error
         await _fail(run, step, error)
         return
     await run.record(event)

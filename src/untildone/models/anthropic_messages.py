@@ -184,9 +184,9 @@ class AnthropicModel:
         for key, value in request.extra_params.items():
             if key in _OWN_FIELDS:
                 raise ConfigError(f"extra_params holds {key!r}; give it as messages")
-            if key == "output_config" and key in fields:
-                value = {**fields[key], **as_dict(value)}  # effort beside format
-            fields[key] = value
+            # `effort` may stand beside the `format` of a schema.
+            beside = fields.get(key) if key == "output_config" else None
+            fields[key] = {**beside, **as_dict(value)} if beside else value
         choice = fields.get("tool_choice")
         if isinstance(choice, str):
             fields["tool_choice"] = {"type": _TOOL_CHOICES.get(choice, choice)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from importlib import import_module
 from typing import Any, Final, cast
 
@@ -41,10 +41,11 @@ class LiteLLMModel:
         timeouts: How long to wait; ``connect_s`` is litellm's own affair.
     """
 
-    __slots__ = ("_endpoint", "_model")
+    __slots__ = ("_endpoint", "_library", "_model")
 
     def __init__(self, model: str, *, timeouts: ModelTimeouts = DEFAULT_TIMEOUTS) -> None:
         self._model = model
+        self._library: Any = None
         self._endpoint = Endpoint(
             model=f"litellm/{model}", url="", base_url="litellm", headers={}, timeouts=timeouts
         )
@@ -66,12 +67,13 @@ class LiteLLMModel:
             ConfigError: litellm is not installed.
             ModelError: What went wrong, by its kind.
         """
-        litellm = await asyncio.to_thread(_litellm)
+        if self._library is None:
+            self._library = await asyncio.to_thread(_litellm)
         assembler = ReplyAssembler(self._endpoint, None, _SENT_BACK)
         chunks: Any = None
         try:
             async with self._limit(first=True):
-                chunks = await litellm.acompletion(**self._arguments(request))
+                chunks = await self._library.acompletion(**self._arguments(request))
             await self._read(aiter(chunks), assembler, on_delta)
         finally:
             close = getattr(chunks, "aclose", None)
@@ -95,7 +97,7 @@ class LiteLLMModel:
                     await on_delta(delta)
 
     @contextlib.asynccontextmanager
-    async def _limit(self, *, first: bool) -> AsyncIterator[None]:
+    async def _limit(self, *, first: bool) -> AsyncGenerator[None]:
         """One wait for litellm: in time, and with its failures as ours."""
         timeouts = self._endpoint.timeouts
         limit_s = timeouts.first_token_s if first else timeouts.between_tokens_s

@@ -75,14 +75,12 @@ def judged(at: At, index: int, name: str, value: object) -> CriterionJudged:
 
 
 def _verdict(value: object) -> CriterionVerdict | None:
-    if isinstance(value, CriterionVerdict):
-        return value
-    if isinstance(value, bool):
-        return CriterionVerdict(value)
-    if isinstance(value, tuple):
-        parts = cast("tuple[object, ...]", value)
-        if len(parts) == 2:  # noqa: PLR2004
-            satisfied, feedback = parts
-            if isinstance(satisfied, bool) and (feedback is None or isinstance(feedback, str)):
-                return CriterionVerdict(satisfied, feedback)
-    return None
+    match value:
+        case bool():
+            return CriterionVerdict(value)
+        case CriterionVerdict(satisfied=bool(), feedback=None | str()):
+            return value
+        case (bool() as satisfied, None | str() as feedback) if isinstance(value, tuple):
+            return CriterionVerdict(satisfied, feedback)
+        case _:
+            return None

@@ -5,8 +5,9 @@ the calls returned: a poll whose answer changes and batch work are no circles; A
 longer cycle are. It is fed one message after the other, never looks back over the run, and is
 neither told nor asked what is done about its signals: nudging and stopping are the engine's.
 
-Pure: the same messages give the same signals in every process. This file holds the rules and the
-verdict; what is remembered of calls is in ``stuck_calls``, what counts as equal in ``stuck_compare``.
+Pure: the same messages give the same signals in every process. Here are the rules and the
+verdict; what is remembered of calls is in ``stuck_calls``, what counts as equal in
+``stuck_compare``.
 """
 
 from __future__ import annotations

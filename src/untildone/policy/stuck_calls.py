@@ -20,6 +20,7 @@ from untildone.policy.stuck_compare import (
     shape_of,
 )
 
+
 class AskedCall(Protocol):
     """A tool call as the detector needs it; ``arguments`` is the raw JSON text."""
 

@@ -168,7 +168,7 @@ def says_something(result: str) -> bool:
     return bool(result.strip()) and not _ACKNOWLEDGEMENT.search(result)
 
 
-# ── Errors ─────────────────────────────────────────────────────────────────────────────────────────
+# ── Errors ────────────────────────────────────────────────────────────────────────────────────────
 
 _ERROR_HEAD: Final = 400
 """Where in a result an error is looked for."""

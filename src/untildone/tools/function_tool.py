@@ -10,7 +10,7 @@ import asyncio
 import functools
 import inspect
 import types
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Final, TypeVar, cast, overload
 
@@ -238,7 +238,7 @@ class FunctionTool:
             outcome = await offload(functools.partial(self._call_in_thread, arguments))
             return outcome if isinstance(outcome, str) else _text(await outcome)
         if self._yields:
-            return _text(await _taken_async(self._call(arguments)))
+            return _text(iter(await _first_items(self._call(arguments))))
         return _text(await self._call(arguments))
 
     def _call(self, arguments: dict[str, Any]) -> Any:
@@ -264,17 +264,13 @@ def _text(value: object) -> str:
     return result_text(value)
 
 
-async def _taken_async(values: Any) -> list[Any]:
-    async with aclosing(values):
-        return await _first_items(values)
-
-
-async def _first_items(values: AsyncIterator[Any]) -> list[Any]:
+async def _first_items(values: AsyncGenerator[Any, None]) -> list[Any]:
     items: list[Any] = []
-    async for item in values:
-        items.append(item)
-        if len(items) > MAX_ITERATED:
-            break
+    async with aclosing(values):
+        async for item in values:
+            items.append(item)
+            if len(items) > MAX_ITERATED:
+                break
     return items
 
 

@@ -1,0 +1,208 @@
+"""Tool calls in pieces: two calls are never merged into one, one never split in two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from untildone.models.openai_reply import CallAssembler
+
+
+def piece(
+    arguments: Any = None,
+    *,
+    name: str | None = None,
+    id: str | None = None,  # noqa: A002
+    index: int | None = None,
+) -> dict[str, Any]:
+    form: dict[str, Any] = {"function": {}}
+    if index is not None:
+        form["index"] = index
+    if id is not None:
+        form["id"] = id
+    if name is not None:
+        form["function"]["name"] = name
+    if arguments is not None:
+        form["function"]["arguments"] = arguments
+    return form
+
+
+def calls(*deltas: list[dict[str, Any]], cut: bool = False) -> list[tuple[str, str]]:
+    assembler = CallAssembler()
+    for delta in deltas:
+        assembler.feed(delta)
+    return [(call.name, call.arguments) for call in assembler.calls(cut=cut)]
+
+
+TWO = [("f", '{"a":1}'), ("g", '{"b":2}')]
+TWICE = [("f", '{"a":1}'), ("f", '{"a":2}')]
+
+
+@pytest.mark.parametrize(
+    ("deltas", "expected"),
+    [
+        pytest.param(
+            [
+                [piece("", name="f", id="1", index=0)],
+                [piece('{"a"', index=0)],
+                [piece(":1}", index=0)],
+                [piece("", name="g", id="2", index=1)],
+                [piece('{"b":2}', index=1)],
+            ],
+            TWO,
+            id="OpenAI: one after the other by index",
+        ),
+        pytest.param(
+            [
+                [piece("", name="f", id="1", index=0), piece("", name="g", id="2", index=1)],
+                [piece('{"a"', index=0), piece('{"b"', index=1)],
+                [piece(":2}", index=1), piece(":1}", index=0)],
+            ],
+            TWO,
+            id="interleaved by index",
+        ),
+        pytest.param(
+            [[piece('{"a":1}', name="f", id="1"), piece('{"b":2}', name="g", id="2")]],
+            TWO,
+            id="whole calls in one delta without index",
+        ),
+        pytest.param(
+            [[piece('{"a":1}', name="f", id="1")], [piece('{"b":2}', name="g", id="2")]],
+            TWO,
+            id="whole calls in two deltas without index",
+        ),
+        pytest.param(
+            [
+                [piece('{"a":1}', name="f", id="1", index=0)],
+                [piece('{"b":2}', name="g", id="2", index=0)],
+            ],
+            TWO,
+            id="every call has index 0",
+        ),
+        pytest.param(
+            [
+                [piece('{"a":1}', name="f", id="", index=0)],
+                [piece('{"a":2}', name="f", id="", index=0)],
+            ],
+            TWICE,
+            id="every call has index 0 and an empty id",
+        ),
+        pytest.param(
+            [[piece('{"a":1}', name="f")], [piece('{"a":2}', name="f")]],
+            TWICE,
+            id="the same tool twice, neither index nor id",
+        ),
+        pytest.param(
+            [[piece('{"a":1}', name="f", id="1")], [piece('{"a":2}', name="f", id="1")]],
+            TWICE,
+            id="two calls with one id",
+        ),
+        pytest.param(
+            [[piece('{"a":1}', name="f", id="1"), piece('{"a":2}', name="f", id="1")]],
+            TWICE,
+            id="two calls with one id in one delta",
+        ),
+        pytest.param(
+            [
+                [piece(name="f", id="1")],
+                [piece('{"a"')],
+                [piece(":1}")],
+                [piece(name="g", id="2")],
+                [piece('{"b":2}')],
+            ],
+            TWO,
+            id="pieces without index or id follow the last call",
+        ),
+        pytest.param(
+            [
+                [piece('{"a"', name="f", id="1")],
+                [piece('{"b"', name="g", id="2")],
+                [piece(":1}", id="1")],
+                [piece(":2}", id="2")],
+            ],
+            TWO,
+            id="interleaved by id",
+        ),
+        pytest.param(
+            [
+                [piece(name="f", id="1"), piece(name="g", id="2")],
+                [piece('{"a":1}'), piece('{"b":2}')],
+            ],
+            TWO,
+            id="by position in each delta",
+        ),
+        pytest.param(
+            [
+                [piece('{"a"', name="f", id="1", index=0)],
+                [piece(":1}", name="f", id="1", index=0)],
+                [piece("", name="f", id="1", index=0)],
+            ],
+            [("f", '{"a":1}')],
+            id="name and id repeated on each piece",
+        ),
+        pytest.param(
+            [[piece('{"a"', name="f", id="1")], [piece(":1}", name="f", id="1")]],
+            [("f", '{"a":1}')],
+            id="name and id repeated on each piece, without index",
+        ),
+        pytest.param(
+            [[piece(name="get_", id="1", index=0)], [piece("{}", name="weather", index=0)]],
+            [("get_weather", "{}")],
+            id="a name in two pieces",
+        ),
+        pytest.param(
+            [[piece({"a": 1}, name="f"), piece({"b": 2}, name="g")]],
+            [("f", '{"a": 1}'), ("g", '{"b": 2}')],
+            id="arguments as objects",
+        ),
+        pytest.param([[piece("", name="f", id="1")]], [("f", "{}")], id="no arguments"),
+        pytest.param([[piece(name="f", id="1")]], [("f", "{}")], id="arguments missing"),
+        pytest.param(
+            [[piece('{"a": "tru', name="f", id="1", index=0)]],
+            [("f", '{"a": "tru')],
+            id="cut arguments stay as they are",
+        ),
+        pytest.param(
+            [[piece('[1]', name="f", id="1", index=0)]],
+            [("f", "[1]")],
+            id="arguments that are no object stay as they are",
+        ),
+    ],
+)
+def test_pieces_become_the_calls_they_are_of(
+    deltas: list[list[dict[str, Any]]], expected: list[tuple[str, str]]
+):
+    assert calls(*deltas) == expected
+
+
+def test_missing_arguments_of_a_cut_reply_are_not_made_up():
+    assert calls([piece("", name="wipe", id="1", index=0)], cut=True) == [("wipe", "")]
+
+
+@pytest.mark.parametrize("ids", [("", ""), ("same", "same"), (None, None)])
+def test_each_call_has_an_id_of_its_own(ids: tuple[str | None, str | None]):
+    assembler = CallAssembler()
+    assembler.feed([piece("{}", name="f", id=ids[0]), piece("{}", name="g", id=ids[1])])
+    first, second = assembler.calls(cut=False)
+    assert first.id
+    assert second.id
+    assert first.id != second.id
+    if ids[0]:
+        assert first.id == ids[0]
+
+
+def test_what_a_provider_adds_to_a_call_is_kept():
+    assembler = CallAssembler()
+    signature = {"google": {"thought_signature": "abc"}}
+    assembler.feed([{**piece("{}", name="f", id="1", index=0), "extra_content": signature}])
+    assert assembler.calls(cut=False)[0].to_dict() == {
+        "id": "1",
+        "type": "function",
+        "function": {"name": "f", "arguments": "{}"},
+        "extra_content": signature,
+    }
+
+
+def test_pieces_that_are_no_objects_are_harmless():
+    assert calls([None, 7, "x"]) == [("", "{}")]  # type: ignore[list-item]
