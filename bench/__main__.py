@@ -28,7 +28,7 @@ def main() -> int:
     rounds.imports(1 if options.quick else 5)
     rounds.cpu(scale, budget_s=0.2 if options.quick else 1.0)
     rounds.concurrent(1 if options.quick else 5)
-    rounds.wire(scale)
+    rounds.wire(1 if options.quick else 2)
     print(f"{machine}; measured in {time.monotonic() - started:.0f} s\n")
     print(*lines(rounds.figures, chosen), sep="\n")
     print(f"\n{NOTES}\n")

@@ -20,7 +20,7 @@ SIZES = (1, 10, 100, 1000)
 KINDS = {"turns": SIZES, "observed": SIZES, "iterations": SIZES, "fresh": (100,)}
 LOOPS, MODEL_CALLS, LATENCY_S = 1000, 20, 0.05
 
-ONCE_ABOVE_S = 5.0  # what takes longer than this is measured in the first round only
+ONCE_ABOVE_S = 3.0  # a run that takes longer is made in the first round only
 TIMEOUT_S = 300.0
 
 ENVIRONMENT = {
@@ -50,6 +50,10 @@ class Figures:
         samples = self._samples.get((row, contender.name))
         return statistics.median(samples) if samples else None
 
+    def least(self, row: str, contender: Contender) -> float | None:
+        """The best sample: what the machine did when it was least disturbed."""
+        return min(self._samples.get((row, contender.name), ()), default=None)
+
     def why_missing(self, row: str, contender: Contender) -> str:
         """The reason, where there is no figure."""
         return self._missing.get((row, contender.name), "not measured")
@@ -76,13 +80,14 @@ class Rounds:
     def imports(self, count: int) -> None:
         """Import cost in fresh processes, with asyncio's own apart."""
         for number, contender in self._turns_taken("imports", count, warm_up=True):
-            statements = {"import.bare": contender.bare, "import.names": contender.names}
-            statements["import.asyncio"] = "import asyncio"
+            statements = {"import.names": contender.names}
+            if number:  # the warm-up round only writes byte code and fills the page cache
+                statements["import.bare"] = contender.bare
+                statements["import.asyncio"] = "import asyncio"
             for row, statement in statements.items():
                 cost = self._ask(contender, "import_cost.py", statement)
-                if number:
-                    for unit in ("cpu_ms", "modules", "rss_mib"):
-                        self.figures.add(f"{row}.{unit}", contender, cost[unit])
+                for unit in ("cpu_ms", "modules", "rss_mib") if number else ():
+                    self.figures.add(f"{row}.{unit}", contender, cost[unit])
 
     def cpu(self, count: int, budget_s: float) -> None:
         """CPU per turn and per iteration at every size."""
@@ -114,7 +119,7 @@ class Rounds:
             found = self._ask(contender, contender.script, "concurrent", *sizes)
             for row, value in found.items():
                 self.figures.add(f"concurrent.{row}", contender, value)
-            if found["cpu_s"] > ONCE_ABOVE_S:
+            if found["of_ideal"] * MODEL_CALLS * LATENCY_S > ONCE_ABOVE_S:
                 slow.add(contender)
 
     def wire(self, count: int) -> None:

@@ -17,6 +17,7 @@ class Row:
         aim: What untildone's own figure should not exceed.
         less: A figure to take off, of the same contender.
         compare: Whether a ratio to the hand loop says anything.
+        best: Report the best round, not the median.
     """
 
     label: str
@@ -24,10 +25,12 @@ class Row:
     aim: float | None = None
     less: str | None = None
     compare: bool = True
+    best: bool = False
 
     def value(self, figures: Figures, contender: Contender) -> float | None:
         """The figure of this contender, if there is one."""
-        value = figures.median(self.key, contender)
+        report = figures.least if self.best else figures.median
+        value = report(self.key, contender)
         if value is None or self.less is None:
             return value
         return value - (figures.median(self.less, contender) or 0.0)
@@ -69,6 +72,7 @@ SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         f"{LOOPS:,} loops at once, {MODEL_CALLS} model calls of {LATENCY_S * 1000:.0f} ms each",
         (
             Row(f"wall time over the ideal {IDEAL_S:g} s", "concurrent.of_ideal", 1.3),
+            Row("  in the best round", "concurrent.of_ideal", best=True),
             Row("CPU s", "concurrent.cpu_s"),
             Row("peak resident memory, MiB", "concurrent.peak_rss_mib"),
             Row("  growth a loop, KiB", "concurrent.kib_per_loop"),
@@ -93,7 +97,8 @@ Models are scripted in the process, their replies prepared outside the clock. de
 With queue, time-out and retry: deepcrew-ai has no time-out, it gets the caller's asyncio.timeout.
 Refine: agent-framework keeps the conversation over iterations only with a session, so it gets one;
   with a fresh context it needs none.
-What costs more than 5 s of CPU is measured once.
+1,000 loops: wall time suffers from whatever else the machine does; the best round shows how much.
+What takes a contender over 3 s a run is run once.
 HTTP: an OpenAI-compatible server on the loopback interface; agent-framework by way of
   agent-framework-openai, the hand loop by http.client. CPU is that of the thread with the loop.
 litellm is kept from fetching its price list at import (LITELLM_LOCAL_MODEL_COST_MAP)."""

@@ -113,10 +113,17 @@ def fresh(n: int) -> measure.Job:
     return iterations(n, fresh=True)
 
 
-def concurrent(n: int, latency_s: float) -> measure.Job:
+def concurrent(n: int, latency_s: float, loops: int) -> list[measure.Job]:
+    # "Each call must use its own Agent", says the package of its clients.
+    return [_concurrent(n, latency_s) for _ in range(loops)]
+
+
+def _concurrent(n: int, latency_s: float) -> measure.Job:
+    client = Scripted(_replies(n - 1), latency_s)
+    agent = Agent(client, SYSTEM_PROMPT, name="bench", tools=[look_up])
+
     async def job() -> None:
-        client = Scripted(_replies(n - 1), latency_s)
-        await Agent(client, SYSTEM_PROMPT, name="bench", tools=[look_up]).run(QUESTION)
+        await agent.run(QUESTION)
 
     return job
 

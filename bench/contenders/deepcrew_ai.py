@@ -136,7 +136,7 @@ def iterations(n: int) -> measure.Job:
     return job
 
 
-def concurrent(n: int, latency_s: float) -> measure.Job:
+def concurrent(n: int, latency_s: float, loops: int) -> list[measure.Job]:
     agent, replies = _agent(n, tools=[look_up]), _replies(n - 1)
 
     async def acompletion(*, messages: list[Any], **_: Any) -> AsyncIterator[SimpleNamespace]:
@@ -149,7 +149,7 @@ def concurrent(n: int, latency_s: float) -> measure.Job:
     async def job() -> None:
         await run_agent(agent, _question())
 
-    return job
+    return [job] * loops
 
 
 def wire(n: int, base_url: str) -> measure.Job:

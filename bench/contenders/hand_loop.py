@@ -121,7 +121,7 @@ def fresh(n: int) -> measure.Job:
     return iterations(n, fresh=True)
 
 
-def concurrent(n: int, latency_s: float) -> measure.Job:
+def concurrent(n: int, latency_s: float, loops: int) -> list[measure.Job]:
     replies = _replies(n - 1)
 
     async def model(history: list[Message]) -> Message:
@@ -132,7 +132,7 @@ def concurrent(n: int, latency_s: float) -> measure.Job:
     async def job() -> None:
         await turn_loop(model, _start(), {TOOL_NAME: look_up}, n)
 
-    return job
+    return [job] * loops
 
 
 def wire(n: int, base_url: str) -> measure.Job:

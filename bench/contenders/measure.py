@@ -8,8 +8,8 @@ that is then timed:
     observed(n)     the same with an event queue and its reader, a time-out and a retry wrapper
     iterations(n)   n iterations of the refine loop, none accepted, the conversation kept
     fresh(n)        the same, every iteration from the original messages
-    concurrent(n, latency_s)  one of many loops at once: n model calls, each taking `latency_s`
-    wire(n, base_url)         n model calls over HTTP
+    concurrent(n, latency_s, loops)  many of them, to run at once: n model calls of `latency_s` each
+    wire(n, base_url)                n model calls over HTTP
 
 What it does not offer stands in its `MISSING`: name → reason. `CALLS` counts what really ran; a run
 that made another number of model or tool calls than it was asked for is an error, not a figure.
@@ -113,13 +113,13 @@ def concurrent(
     count, n, latency = int(loops), int(model_calls), float(latency_s)
 
     async def measure() -> dict[str, float]:
-        await contender.concurrent(n, 0.0)()
+        await contender.concurrent(n, 0.0, 1)[0]()
         contender.CALLS.expect(model=n, tool=n - 1)
         gc.collect()
         resident = resident_kib()
-        job = contender.concurrent(n, latency)
+        jobs: list[Job] = contender.concurrent(n, latency, count)
         cpu_s, wall_s = time.process_time(), time.perf_counter()
-        await asyncio.gather(*(job() for _ in range(count)))
+        await asyncio.gather(*(job() for job in jobs))
         wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
         contender.CALLS.expect(model=n * count, tool=(n - 1) * count)
         peak = peak_resident_kib()

@@ -141,13 +141,13 @@ def fresh(n: int) -> measure.Job:
     return iterations(n, fresh=True)
 
 
-def concurrent(n: int, latency_s: float) -> measure.Job:
+def concurrent(n: int, latency_s: float, loops: int) -> list[measure.Job]:
     agent = _agent(Slow(_replies(n - 1), latency_s), n, tools=[look_up])
 
     async def job() -> None:
         await run_agent(agent, _question())
 
-    return job
+    return [job] * loops
 
 
 def wire(n: int, base_url: str) -> measure.Job:

@@ -21,9 +21,10 @@ from untildone.domain.errors import (
     ServerError,
 )
 from untildone.domain.grading import LoopOutcome
+from untildone.domain.results import AgentResult
 from untildone.policy.rules import DEFAULT_REFINE_PROMPT, DEFAULT_STUCK_POLICY
 from untildone.policy.stuck import StuckPolicy
-from untildone.ports import Grader, Model, Predicate
+from untildone.ports import Grader, Model, Predicate, Synthesizer
 
 SIMPLE: Final = 10
 """``max_turns`` for questions and answers (S2: 5 to 10)."""
@@ -126,6 +127,11 @@ class LoopConfig:
         min_improvement: What a score must gain to count as improving; finite, 0 or more.
         plateau_patience: Misses in a row that end an adaptive loop; 1 or more.
         branches: Candidates run at once in each iteration; 1 or more.
+        branch_early_stop: The first candidate that passes the verifier ends the others.
+        branch_vote: ``(result) -> key``: candidates vote instead of being graded or merged; the
+            first of the most frequent key wins, and asking stops once it is certain to.
+        branch_temperatures: A sampling temperature for each candidate, instead of the agent's.
+        synthesizer: Merges candidates that nothing grades; default: the agent's own model does.
         auto_extract_skill: Distil a converged run into a reusable skill.
         skill_confidence_threshold: The quality that needs, in [0, 1].
         criteria: Stop criteria in order, all of which must be satisfied; the first that asks for
@@ -160,6 +166,10 @@ class LoopConfig:
     on_exhausted: LoopOutcome = LoopOutcome.RETURN_LAST_RESPONSE
     on_criterion_error: LoopOutcome = LoopOutcome.RETURN_LAST_RESPONSE
     evaluate_final: bool = False
+    branch_early_stop: bool = field(default=False, kw_only=True)
+    branch_vote: Callable[[AgentResult], Any] | None = field(default=None, kw_only=True)
+    branch_temperatures: Sequence[float] = field(default=(), kw_only=True)
+    synthesizer: Synthesizer | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_count("LoopConfig.max_iterations", self.max_iterations)
@@ -182,6 +192,7 @@ class LoopConfig:
         for name in ("on_exhausted", "on_criterion_error"):
             object.__setattr__(self, name, _checked_outcome(name, getattr(self, name)))
         self._refuse_what_is_not_built()
+        self._check_branches()
         if self.on_exhausted is LoopOutcome.FAIL_RUN and not self.judges:
             msg = (
                 "LoopConfig.on_exhausted is FAIL_RUN, but nothing could ever accept the work;"
@@ -211,16 +222,35 @@ class LoopConfig:
                 raise _not_yet(f"LoopConfig.{name}")
         if self.auto_extract_skill:
             raise _not_yet("LoopConfig.auto_extract_skill")
-        if self.branches > 1:
-            raise _not_yet(f"LoopConfig.branches={self.branches}", "use branches=1")
+
+    def _check_branches(self) -> None:
+        _check_callable("LoopConfig.branch_vote", self.branch_vote)
+        temperatures = _checked_list("LoopConfig.branch_temperatures", self.branch_temperatures)
+        object.__setattr__(self, "branch_temperatures", temperatures)
+        for index, temperature in enumerate(temperatures):
+            check_number(f"LoopConfig.branch_temperatures[{index}]", temperature)
+        if temperatures and len(temperatures) != self.branches:
+            raise ConfigError(
+                f"LoopConfig.branch_temperatures has {len(temperatures)} values for"
+                f" {self.branches} branches; give one for each, or leave it out"
+            )
+        if self.branch_vote is not None and self.verifier is not None:
+            raise ConfigError(
+                "LoopConfig has both a verifier and branch_vote; either the best grade wins or the"
+                " most frequent answer: leave one out"
+            )
 
     def _warn_of_what_has_no_effect(self) -> None:
+        for name in ("branch_vote", "branch_early_stop"):
+            if getattr(self, name) and self.branches == 1:
+                self._warn(f"{name} has no effect with branches=1: set branches=3 or more")
+        if self.branch_early_stop and self.verifier is None:
+            self._warn("branch_early_stop has no effect without a verifier: set verifier=...")
         if self.adaptive and self.verifier is None:
-            warnings.warn(
-                "LoopConfig.adaptive has no effect without a verifier: set verifier=Verifier(...)",
-                LoopConfigWarning,
-                stacklevel=4,
-            )
+            self._warn("adaptive has no effect without a verifier: set verifier=Verifier(...)")
+
+    def _warn(self, text: str) -> None:
+        warnings.warn(f"LoopConfig.{text}", LoopConfigWarning, stacklevel=5)
 
 
 @dataclass(frozen=True, eq=False)

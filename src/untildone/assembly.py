@@ -41,7 +41,7 @@ from untildone.models.metered import MeteredModel, ModelPath
 from untildone.policy.fold import fold
 from untildone.policy.outcome import usage_of
 from untildone.policy.state import RunState
-from untildone.ports import Clock, EventSink, Model, OutputReader, Tool
+from untildone.ports import Clock, EventSink, Model, OutputReader, Synthesizer, Tool
 
 Messages = Sequence[Mapping[str, Any]]
 Approvals = Mapping[str, bool | str]
@@ -263,9 +263,22 @@ class _Entrance:
             specs=specs,
             offload=self._pool,
             output=_output(agent),
+            synthesizer=_synthesizer(agent, path),
             spent_before=usage_of(state),
         )
         return run
+
+
+def _synthesizer(agent: Agent, path: ModelPath) -> Synthesizer | None:
+    """What merges candidates; by default the agent's own model, by the run's metered path."""
+    loop = agent.loop_config
+    if loop is None or loop.branches == 1 or loop.verifier is not None or loop.branch_vote:
+        return None
+    if loop.synthesizer is not None:
+        return loop.synthesizer
+    from untildone.verify.apex import APEXSynthesizer
+
+    return APEXSynthesizer(path)
 
 
 def _output(agent: Agent) -> OutputReader | None:

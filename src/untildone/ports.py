@@ -5,7 +5,7 @@ An implementation needs no base class and no registration, only the shape.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from untildone.domain.grading import VerifierFeedback
@@ -108,6 +108,16 @@ class Grader(Protocol):
         self, query: str, result: AgentResult, *, default_model: Any
     ) -> VerifierFeedback:
         """Grades one answer."""
+        ...
+
+
+class Synthesizer(Protocol):
+    """Merges several answers to one request into one."""
+
+    async def synthesize(
+        self, original_query: str, results: Sequence[AgentResult], queue: Any = None
+    ) -> AgentResult:
+        """One result whose ``text`` is the merged answer; ``confidence`` None where unknown."""
         ...
 
 

@@ -289,10 +289,11 @@ class AgentStream:
         """Cancels the run, if it still runs, and waits until nothing of it is left."""
         self._ended = True
         task = self._task
-        if task is None or task.done():
+        if task is None:
             return
-        task.cancel()
-        await asyncio.wait([task])
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
         if not task.cancelled() and task.exception() is None:
             self.result = task.result()
 

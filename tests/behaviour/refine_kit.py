@@ -20,6 +20,7 @@ from untildone import (
     Verifier,
     VerifierConfig,
     VerifierFeedback,
+    partial_result,
     run_agent,
 )
 from untildone.testing import ScriptedModel, SeenRequest
@@ -37,6 +38,11 @@ def numbered(seen: SeenRequest) -> str:
 def looping(loop: LoopConfig | None, script: Any = numbered, **settings: Any) -> Agent:
     """An agent on a scripted model, with a refine loop."""
     return Agent("tester", ScriptedModel(script), loop_config=loop, **settings)
+
+
+def loop_of(**settings: Any) -> LoopConfig:
+    """A loop config from settings whose names are made up at run time."""
+    return LoopConfig(**settings)
 
 
 def in_turn(*values: T | BaseException) -> Callable[[AgentResult], T]:
@@ -77,6 +83,13 @@ def _given(value: T | BaseException) -> T:
     if isinstance(value, BaseException):
         raise value
     return value
+
+
+def result_of(error: BaseException) -> AgentResult:
+    """The result that an exception which left a run carries."""
+    result = partial_result(error)
+    assert result is not None
+    return result
 
 
 async def run_and_watch(

@@ -1,4 +1,4 @@
-"""How a refine loop ends, what it then returns or raises, and what the inner exit has to do with it."""
+"""How a refine loop ends, what it then returns or raises, and what the inner exit is to it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.behaviour.refine_kit import (
     looping,
     model_of,
     numbered,
+    result_of,
     said,
     scoring,
     sent,
@@ -64,7 +65,11 @@ async def test_an_agent_run_that_ends_at_max_turns_is_judged_refined_and_counted
     assert [each["agent_exit"] for each in told] == ["max_turns", "satisfied"]
     assert [each["converged"] for each in told] == [False, True]
     assert sent(agent, 2)[-2:] == [
-        {"role": "tool", "content": "value of b", "tool_call_id": sent(agent, 2)[-2]["tool_call_id"]},
+        {
+            "role": "tool",
+            "content": "value of b",
+            "tool_call_id": sent(agent, 2)[-2]["tool_call_id"],
+        },
         said("user", LoopConfig().refine_prompt),
     ]
 
@@ -89,14 +94,10 @@ async def test_a_stuck_agent_run_is_judged_refined_and_counted():
     [({"max_turns": 1}, "max_turns"), ({"stuck": StuckPolicy(action="stop")}, "stuck")],
 )
 async def test_an_inner_exit_is_never_the_exit_of_the_loop(settings: dict, inner: str):
-    agent = looping(
-        LoopConfig(max_iterations=2), lambda seen: looks("a"), tools=[look], **settings
-    )
+    agent = looping(LoopConfig(max_iterations=2), lambda seen: looks("a"), tools=[look], **settings)
     told = await iterations_of(agent)
     assert [each["agent_exit"] for each in told] == [inner, inner]
-    agent = looping(
-        LoopConfig(max_iterations=2), lambda seen: looks("a"), tools=[look], **settings
-    )
+    agent = looping(LoopConfig(max_iterations=2), lambda seen: looks("a"), tools=[look], **settings)
     assert (await run_agent(agent, ASK)).exit_reason is ExitReason.MAX_ITERATIONS
 
 
@@ -117,8 +118,7 @@ async def test_max_turns_error_leaves_the_loop_before_anything_is_judged():
     )
     with pytest.raises(MaxTurnsError) as raised:
         await run_agent(agent, ASK)
-    result = raised.value.result
-    assert result is not None
+    result = result_of(raised.value)
     assert asked == [1, 1]
     assert result.exit_reason is ExitReason.ERROR
     assert (result.loop_iterations, result.turns) == (1, 2)
@@ -133,8 +133,7 @@ async def test_max_turns_error_of_the_first_iteration_carries_its_last_text():
     )
     with pytest.raises(MaxTurnsError) as raised:
         await run_agent(agent, ASK)
-    result = raised.value.result
-    assert result is not None
+    result = result_of(raised.value)
     assert (result.text, result.loop_iterations) == ("half", 0)
     assert [message["role"] for message in result.messages] == ["user", "assistant", "tool"]
 
@@ -299,9 +298,7 @@ async def test_what_belongs_to_the_returned_iteration_is_taken_from_it():
         looks("b"),
         reply("worse", finish_reason="stop"),
     ]
-    agent = looping(
-        LoopConfig(max_iterations=2, verifier=scoring(0.6, 0.2)), script, tools=[look]
-    )
+    agent = looping(LoopConfig(max_iterations=2, verifier=scoring(0.6, 0.2)), script, tools=[look])
     result = await run_agent(agent, ASK)
     assert result.text == "best"
     assert [each["args"] for each in result.tool_calls] == [{"key": "a"}]
@@ -319,8 +316,7 @@ async def test_a_met_stop_condition_closes_the_iteration_and_raises_with_its_res
     loop = LoopConfig(verifier=scoring(0.7, 0.9), stop_condition=in_turn(False, True))
     with pytest.raises(LoopConvergedError) as raised:
         await run_agent(looping(loop), ASK)
-    result = raised.value.result
-    assert result is not None
+    result = result_of(raised.value)
     assert result.exit_reason is ExitReason.STOP_CONDITION
     assert (result.text, result.loop_iterations, result.best_iteration) == ("answer 2", 2, 2)
     assert result.scores == [0.7]
@@ -385,8 +381,7 @@ async def test_these_exits_are_raised(
 ):
     with pytest.raises(error_type) as raised:
         await run_agent(looping(loop), ASK)
-    result = partial_result(raised.value)
-    assert result is not None
+    result = result_of(raised.value)
     assert result.exit_reason is expected
 
 
@@ -399,8 +394,7 @@ async def test_an_error_of_the_model_leaves_as_itself_with_the_best_result_so_fa
         await run_agent(agent, ASK)
     assert raised.value is error
     assert str(raised.value) == "503"
-    result = partial_result(raised.value)
-    assert result is not None
+    result = result_of(raised.value)
     assert result.exit_reason is ExitReason.ERROR
     assert (result.text, result.best_iteration, result.loop_iterations) == ("good", 1, 2)
     assert result.scores == [0.6, 0.2]

@@ -414,7 +414,7 @@ async def test_what_a_criterion_does_to_its_messages_changes_nothing():
     result = await run_agent(agent, ASK)
     assert sent(agent, 1) == [*ASK, said("assistant", "answer 1"), said("user", DEFAULT)]
     assert "spoilt" not in repr(result.messages)
-    assert ASK == [said("user", "question")]
+    assert [*ASK] == [said("user", "question")]
 
 
 @requirement("refine.tools-once")

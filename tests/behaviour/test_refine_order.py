@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from tests.behaviour.refine_kit import (
     in_turn,
     iterations_of,
     judging,
+    loop_of,
     looping,
     model_of,
+    result_of,
     said,
     scoring,
     sent,
@@ -60,13 +63,17 @@ class Panel:
             settings["verifier"] = Verifier(VerifierConfig(evaluate_fn=grade))
         criteria = {"first": first, "second": second}
         settings["criteria"] = [
-            self._noting(name, judging(*verdicts)) for name, verdicts in criteria.items() if verdicts
+            self._noting(name, judging(*verdicts))
+            for name, verdicts in criteria.items()
+            if verdicts
         ]
         self.settings = settings
 
     def _noting(self, name: str, judge: Callable[[Any], bool]) -> Callable[[Any], bool]:
         def ask(shown: AgentResult | CriterionContext) -> bool:
-            number = shown.iteration if isinstance(shown, CriterionContext) else shown.loop_iterations
+            number = (
+                shown.iteration if isinstance(shown, CriterionContext) else shown.loop_iterations
+            )
             self.asked.append(f"{name} {number}")
             return judge(shown)
 
@@ -77,8 +84,7 @@ class Panel:
         try:
             return (await run_agent(agent, ASK)).exit_reason
         except LoopConvergedError as error:
-            assert error.result is not None
-            return error.result.exit_reason
+            return result_of(error).exit_reason
 
 
 @requirement("refine.evaluation-order")
@@ -247,7 +253,7 @@ class _Await:
 REFUSING: dict[str, Callable[[Any], Any]] = {
     "sync": lambda _: False,
     "async": _no,
-    "a function that gives a coroutine": lambda _: _no(_),
+    "a partial of an async function": partial(_no),
     "a function that gives an awaitable object": lambda _: _Await(False),
     "an object with an async call": _AsyncCall(),
     "a coroutine that gives a coroutine": _later(_no),
@@ -260,7 +266,7 @@ REFUSING: dict[str, Callable[[Any], Any]] = {
 async def test_what_a_predicate_gives_is_awaited_and_never_taken_as_true(
     judge: Callable[[Any], Any], place: str
 ):
-    agent = looping(LoopConfig(max_iterations=2, **{place: judge}))
+    agent = looping(loop_of(max_iterations=2, **{place: judge}))
     result = await run_agent(agent, ASK)
     assert result.exit_reason is ExitReason.MAX_ITERATIONS
     assert result.loop_iterations == 2
@@ -279,12 +285,12 @@ async def test_what_a_criterion_gives_is_awaited_and_never_taken_as_satisfied(
 @requirement("refine.sync-and-async")
 @pytest.mark.parametrize(
     "judge",
-    [lambda _: True, _yes, lambda _: _yes(_), lambda _: _Await(True), _later(_yes)],
-    ids=["sync", "async", "coroutine", "awaitable", "twice"],
+    [lambda _: True, _yes, partial(_yes), lambda _: _Await(True), _later(_yes)],
+    ids=["sync", "async", "partial", "awaitable", "twice"],
 )
 @pytest.mark.parametrize("place", ["convergence_fn", "criteria"])
 async def test_a_judge_may_be_sync_or_async(judge: Callable[[Any], Any], place: str):
-    agent = looping(LoopConfig(**{place: [judge] if place == "criteria" else judge}))
+    agent = looping(loop_of(**{place: [judge] if place == "criteria" else judge}))
     result = await run_agent(agent, ASK)
     assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 1)
 
@@ -318,8 +324,7 @@ async def test_the_stop_phrase_in_the_callers_own_text_ends_nothing():
     )
     with pytest.raises(LoopConvergedError) as raised:
         await run_agent(agent, ask)
-    assert raised.value.result is not None
-    assert raised.value.result.text == "FINAL ANSWER: 42"
+    assert result_of(raised.value).text == "FINAL ANSWER: 42"
 
 
 @requirement("refine.verifier-among-criteria")

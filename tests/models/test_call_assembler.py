@@ -164,7 +164,7 @@ TWICE = [("f", '{"a":1}'), ("f", '{"a":2}')]
             id="cut arguments stay as they are",
         ),
         pytest.param(
-            [[piece('[1]', name="f", id="1", index=0)]],
+            [[piece("[1]", name="f", id="1", index=0)]],
             [("f", "[1]")],
             id="arguments that are no object stay as they are",
         ),

@@ -103,7 +103,10 @@ def test_tools_of_different_kinds_with_one_name_are_refused():
         ([read], "flat list"),
         ({"type": "function"}, "a schema alone cannot run"),
         (Remote, r"the class Remote; make an object of it: Remote\(...\)"),
-        (classmethod(read), "SomeClass.method"),
+        (
+            classmethod(read),  # pyright: ignore[reportArgumentType]
+            "SomeClass.method",
+        ),
         (lambda query: query, r'a lambda has no name .*tool\(name="search"\)'),
     ],
     ids=lambda value: str(value)[:12],
@@ -121,7 +124,7 @@ def test_a_function_that_was_called_by_mistake():
 
 
 def test_a_function_whose_own_name_cannot_be_used():
-    def größe() -> None: ...
+    def größe() -> None: ...  # noqa: PLC2401
 
     with pytest.raises(ConfigError, match="größe"):
         collect_tools([größe])

@@ -183,7 +183,7 @@ def test_volatile_fields_are_a_list_of_names(fields):
 @pytest.mark.parametrize("trait", ["polling", "idempotent", "nondeterministic"])
 def test_traits_are_true_or_false(trait):
     with pytest.raises(ConfigError, match=trait):
-        tool(**{trait: "yes"})
+        tool(**{trait: "yes"})  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("target", ["search", 5, Shop])
@@ -194,7 +194,7 @@ def test_decorating_what_is_no_function_says_how_to_do_it(target):
 
 def test_a_description_is_a_text():
     with pytest.raises(ConfigError, match="description"):
-        tool(description=5)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        tool(description=5)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_function_tool_can_be_called_like_its_function():

@@ -2,14 +2,17 @@
 
 import collections.abc
 import dataclasses
-import datetime
+import datetime as dt
 import decimal
 import enum
 import functools
+import gc
 import pathlib
 import sqlite3
+import sys
 import typing
 import uuid
+import weakref
 from typing import Annotated, Any, Literal, Optional
 
 import pytest
@@ -70,6 +73,9 @@ class Point:
     y: int = 0
 
 
+ORIGIN = Point(1, 2)
+
+
 class Options(TypedDict, total=False):
     verbose: bool
     title: str
@@ -97,14 +103,13 @@ def test_a_function_without_parameters():
 
 
 def test_scalars_defaults_and_descriptions():
-    def search(query: str, limit: int = 5, ratio: float = 0.5, exact: bool = False) -> str:
+    def search(query: str, limit: int = 5, ratio: float = 0.5, exact: bool = False):  # noqa: D417
         """Searches.
 
         Args:
             query: What to look for.
             limit: Most hits.
         """
-        ...
 
     assert parameters(search) == {
         "type": "object",
@@ -147,13 +152,13 @@ def test_scalars_defaults_and_descriptions():
         (Literal["a", "b"], {"enum": ["a", "b"], "type": "string"}),
         (Literal["a"], {"const": "a", "type": "string"}),
         (Any, {}),
-        (datetime.date, {"type": "string", "format": "date"}),
-        (datetime.datetime, {"type": "string", "format": "date-time"}),
+        (dt.date, {"type": "string", "format": "date"}),
+        (dt.datetime, {"type": "string", "format": "date-time"}),
         (uuid.UUID, {"type": "string", "format": "uuid"}),
         (pathlib.Path, {"type": "string", "format": "path"}),
         (collections.abc.Sequence[int], {"type": "array", "items": {"type": "integer"}}),
         (collections.abc.Iterable[int], {"type": "array", "items": {"type": "integer"}}),
-        (typing.Iterable, {"type": "array", "items": {}}),  # noqa: UP006
+        (typing.Iterable, {"type": "array", "items": {}}),
         (
             collections.abc.Iterable[int] | None,
             {"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}]},
@@ -270,8 +275,9 @@ def test_defaults_in_the_form_of_json_where_they_have_one():
     missing = object()
 
     def run(
-        day: datetime.date = datetime.date(2024, 2, 29),
-        point: Point = Point(1, 2),
+        *,
+        day: dt.date = dt.date(2024, 2, 29),
+        point: Point = ORIGIN,
         tags: frozenset[str] = frozenset({"b", "a", "c"}),
         price: decimal.Decimal = decimal.Decimal("1.50"),
         nothing: Any = missing,
@@ -294,7 +300,7 @@ def test_field_as_a_default_says_default_and_description():
     def run(
         first: int = Field(description="One."),
         second: int = Field(default=2, ge=0),
-        third: Annotated[list[int], Field(default_factory=list)] = Field(max_length=3),
+        third: Annotated[list[int], Field(default_factory=list)] = Field(max_length=3),  # noqa: B008
     ): ...
 
     assert parameters(run)["required"] == ["first"]
@@ -392,7 +398,7 @@ def test_a_type_without_a_form_in_json_names_function_and_parameter():
         parameters(save)
     message = str(caught.value)
     assert "save" in message
-    assert "'db' has the type Connection" in message
+    assert "'db' has the type Connection, which cannot be made from JSON" in message
     assert "functools.partial" in message
 
 
@@ -401,6 +407,31 @@ def test_a_callable_parameter_names_function_and_parameter():
 
     with pytest.raises(ConfigError, match=r"apply: parameter 'fn'"):
         parameters(apply)
+
+
+def test_a_model_that_is_not_complete_names_what_it_lacks():
+    class Odd(BaseModel):
+        part: "NotThere"  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
+
+    def use(odd: Odd): ...
+
+    with pytest.raises(ConfigError, match=r"'odd' has the type .*Odd.*'NotThere' is not defined"):
+        parameters(use)
+
+
+@pytest.mark.parametrize("hint", [typing.ClassVar[int], typing.Final[int], 3])
+def test_what_is_no_type_of_a_value_is_a_config_error(hint):
+    with pytest.raises(ConfigError, match="'value'"):
+        only(hint)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="pydantic takes it from there on")
+def test_the_old_typed_dict_says_where_to_get_the_new_one():
+    class Old(typing.TypedDict):
+        x: int
+
+    with pytest.raises(ConfigError, match=r"'value' has the type .*Old.*typing_extensions"):
+        only(Old)
 
 
 def test_an_unbound_method_says_to_give_a_bound_one():
@@ -418,7 +449,30 @@ def test_a_function_whose_signature_is_hidden_is_a_config_error():
 
 
 def test_a_type_that_cannot_be_evaluated_names_the_parameter():
-    def run(value: "list[int"): ...  # noqa: F722  # pyright: ignore
+    def run(value): ...
 
-    with pytest.raises(ConfigError, match="'value'"):
+    run.__annotations__ = {"value": "list[int"}
+    with pytest.raises(ConfigError, match="run: the type of parameter 'value'"):
         parameters(run)
+
+
+def test_the_default_of_the_signature_wins_over_the_one_of_a_field():
+    def run(value: Annotated[int, Field(default=4, ge=0)] = 5): ...
+
+    assert properties(run)["value"] == {"type": "integer", "minimum": 0, "default": 5}
+    assert as_tool(run).parse("{}").get("value", 5) == 5
+
+
+def test_functions_that_are_gone_leave_nothing_behind():
+    def make():
+        class Local(BaseModel):
+            x: int
+
+        def run(value: Local, other: int = 3): ...
+
+        parameters(run)
+        return weakref.ref(run)
+
+    gone = make()
+    gc.collect()
+    assert gone() is None

@@ -6,6 +6,7 @@ import atexit
 import os
 import sys
 import threading
+from importlib.util import find_spec
 from typing import Final
 
 _NEEDED: Final = ("click", "rich")
@@ -14,16 +15,15 @@ _NEEDED: Final = ("click", "rich")
 def main() -> None:
     """Runs the command line and leaves the process with its exit status."""
     _show_what_can_be_shown()
-    try:
-        from untildone.cli.commands import cli
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in _NEEDED:
-            raise
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
         sys.stderr.write(
-            f"untildone: the command line needs {missing}; pip install 'untildone[cli]'\n"
+            f"untildone: the command line needs {' and '.join(missing)};"
+            " pip install 'untildone[cli]'\n"
         )
         sys.exit(1)
+    from untildone.cli.commands import cli
+
     try:
         cli.main(prog_name="untildone")
     except SystemExit as leaving:

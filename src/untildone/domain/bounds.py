@@ -15,7 +15,8 @@ def check_count(name: str, value: object, *, least: int = 1) -> None:
     """
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return
-    unlimited = " (there is no 'unlimited': choose the most you would pay for)" if least else ""
+    is_cap = name.rpartition(".")[2].startswith("max_")
+    unlimited = " (there is no 'unlimited': choose the most you would pay for)" if is_cap else ""
     raise ConfigError(
         f"{name} is {value!r}; it must be a whole number of {least} or more{unlimited}"
     )

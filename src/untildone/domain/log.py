@@ -189,6 +189,42 @@ class CriterionJudged:
 
 
 @dataclass(slots=True)
+class Voted:
+    """A candidate's answer, reduced to the key by which answers are counted."""
+
+    at: At
+    key: str
+
+
+@dataclass(slots=True)
+class CandidateDropped:
+    """A candidate is out: it failed, its grading failed, or another one has already won."""
+
+    at: At
+    error: str | None
+    in_grading: bool = False
+
+
+@dataclass(slots=True)
+class BranchSelected:
+    """The candidates are done and one answer goes forward.
+
+    Attributes:
+        at: Where.
+        winner: The candidate's index, or None where they were merged.
+        score: The winner's, where it was graded.
+        merged: The merged answer, where they were.
+        confidence: The merged answer's, where its maker gave one.
+    """
+
+    at: At
+    winner: int | None
+    score: float | None = None
+    merged: Message | None = None
+    confidence: float | None = None
+
+
+@dataclass(slots=True)
 class IterationEnded:
     """An iteration is finished and decided: S3's LoopIterationCompleted.
 
@@ -277,6 +313,9 @@ LogEvent = (
     | Graded
     | PredicateJudged
     | CriterionJudged
+    | Voted
+    | CandidateDropped
+    | BranchSelected
     | IterationEnded
     | Refined
     | ModelCallFailed

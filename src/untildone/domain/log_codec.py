@@ -79,6 +79,7 @@ _DECODERS: Final[dict[Any, Callable[[Any], Any]]] = {
     "at": lambda value: At(**value),
     "usage": lambda value: Usage(**value),
     "message": message_from_dict,
+    "merged": message_from_dict,
     "messages": _messages,
     "issues": tuple,
     "exit": ExitReason,

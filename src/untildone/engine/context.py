@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from untildone.agent import Agent, LoopConfig
@@ -17,7 +17,7 @@ from untildone.engine.record import Recorder
 from untildone.policy.outcome import iteration_result, update_totals, usage_of
 from untildone.policy.rules import LoopRules
 from untildone.policy.state import RunState
-from untildone.ports import Model, Offload, OutputReader, RunModel, Tool
+from untildone.ports import Model, Offload, OutputReader, RunModel, Synthesizer, Tool
 
 
 @dataclass(slots=True)
@@ -36,8 +36,10 @@ class Run:
         specs: The tools as the model is told of them.
         offload: Runs blocking functions in the run's pool.
         output: Reads replies as the agent's ``response_model``, if it has one.
+        synthesizer: Merges candidates, where nothing grades them.
         spent_before: What a resumed run had cost before it was resumed.
         failure: What a judge raised, while it is needed to end the run.
+        branch_failures: What candidates of the current iteration raised, by index.
         early: The ``LoopConvergedError`` that a predicate raised, likewise.
     """
 
@@ -53,8 +55,10 @@ class Run:
     specs: ToolSpecs
     offload: Offload
     output: OutputReader | None = None
+    synthesizer: Synthesizer | None = None
     spent_before: Usage = NO_USAGE
     failure: BaseException | None = None
+    branch_failures: dict[int, BaseException] = field(default_factory=dict[int, BaseException])
     early: LoopConvergedError | None = None
     _judged: AgentResult | None = None
     _here: At | None = None
@@ -102,10 +106,16 @@ class Run:
                 result.parsed = self.output.read(result.text)
         return result
 
+    def temperature(self, at: At) -> float | None:
+        """The agent's temperature, or the one of a candidate that has its own."""
+        own = () if self.loop is None else self.loop.branch_temperatures
+        return own[at.branch] if own else self.agent.temperature
+
     def sampling_params(self, at: At) -> Mapping[str, Any]:
         """The agent's extra parameters; a seed is moved on, so that none is used twice."""
         params = self.agent.extra_params
         seed = params.get("seed") if params else None
-        if not isinstance(seed, int) or at.iteration <= 1:
+        loop = self.state.rules.loop
+        if not isinstance(seed, int) or loop is None:
             return params
-        return {**params, "seed": seed + at.iteration - 1}
+        return {**params, "seed": seed + (at.iteration - 1) * loop.branches + at.branch}

@@ -18,6 +18,7 @@ from untildone.domain.exits import ExitReason
 from untildone.domain.log import RunEnded
 from untildone.domain.results import AgentResult
 from untildone.engine.context import Run
+from untildone.engine.tool_calls import answer_the_rest
 from untildone.policy.outcome import final_result, update_totals
 
 
@@ -77,6 +78,8 @@ def _end_raising(run: Run, reason: ExitReason, error: BaseException) -> None:
     """The first terminal cause wins: a run that has ended stays as it ended."""
     state = run.state
     if state.ended is None:
+        for branch, agent_run in enumerate(state.runs):
+            answer_the_rest(run, agent_run, run.at(branch=branch, turn=agent_run.turns))
         run.record.note(RunEnded(run.at(), reason, describe(error)))
     ended = state.ended
     if ended is not None:

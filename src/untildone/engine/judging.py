@@ -67,7 +67,7 @@ async def _ask(
             met = await _predicate(loop.convergence_fn, result)
             return PredicateJudged(at, "convergence_fn", met, checked_confidence(result.confidence))
         case Grade():
-            return await _grade(run, at, loop.verifier, result)
+            return await grade_answer(run, at, result)
         case AskCriterion(index):
             criterion = loop.criteria[index]
             answer = await _criterion(run, at, criterion, result)
@@ -84,10 +84,15 @@ async def _predicate(predicate: Any, result: AgentResult) -> bool:
     return bool(answer)
 
 
-async def _grade(run: Run, at: At, grader: Grader | None, result: AgentResult) -> Graded:
-    if grader is None:
-        msg = "a grade was asked for without a verifier"
-        raise RuntimeError(msg)
+async def grade_answer(run: Run, at: At, result: AgentResult) -> Graded:
+    """The verifier's grade of an answer, once."""
+    verifier = _loop(run).verifier
+    if verifier is None:
+        raise RuntimeError("a grade was asked for without a verifier")
+    return await _grade(run, at, verifier, result)
+
+
+async def _grade(run: Run, at: At, grader: Grader, result: AgentResult) -> Graded:
     feedback = await grader.evaluate(run.query, result, default_model=run.judge_model)
     return graded(at, feedback, grader.threshold, result.confidence)
 
@@ -132,6 +137,11 @@ def _context(run: Run, result: AgentResult) -> CriterionContext:
 
 async def _fail(run: Run, step: Judgement, error: BaseException) -> None:
     name, index = _name_of(_loop(run), step)
+    await fail_judging(run, name, index, error)
+
+
+async def fail_judging(run: Run, name: str, index: int | None, error: BaseException) -> None:
+    """Closes the iteration because ``name`` raised instead of judging."""
     run.failure = error
     _log.warning(
         "%s of agent %r raised in iteration %d: %s",

@@ -9,6 +9,7 @@ from typing import Any
 from untildone.domain.log import (
     AgentRunEnded,
     ApprovalRequested,
+    BranchSelected,
     Graded,
     IterationEnded,
     IterationStarted,
@@ -21,6 +22,7 @@ from untildone.domain.log import (
 from untildone.domain.messages import ToolCall
 from untildone.domain.requests import (
     Delta,
+    DeltaSink,
     FallbackTriggered,
     RetryAttempt,
     TextDelta,
@@ -45,15 +47,29 @@ class LiveStream:
         self._last_shown = False
         self._ended = False
 
+    @property
+    def queue(self) -> EventQueue:
+        """The queue itself, for what shows events of its own."""
+        return self._queue
+
     async def publish(self, event: LogEvent, state: RunState) -> None:
         """Shows what a log event means to a reader, if anything; ``state`` is after the event."""
+        of_candidate = branches_of(state) > 1 and isinstance(event, _CANDIDATE_EVENTS)
         for kind, data in _view(event, state):
+            if of_candidate:
+                data["branch"] = event.at.branch
             await self._put(kind, data)
 
-    async def publish_delta(self, delta: Delta) -> None:
-        """Shows a piece of a model call."""
-        kind, data = _view_delta(delta)
-        await self._put(kind, data)
+    def delta_sink(self, branch: int | None) -> DeltaSink:
+        """Takes the pieces of one model call; ``branch`` where several candidates are at work."""
+
+        async def take(delta: Delta) -> None:
+            kind, data = _view_delta(delta)
+            if branch is not None:
+                data["branch"] = branch
+            await self._put(kind, data)
+
+        return take
 
     async def end(self, kind: EventType, data: dict[str, Any]) -> None:
         """Shows the last event, DONE or ERROR, then the end mark."""
@@ -82,7 +98,16 @@ class LiveStream:
         await self._queue.put(StreamEvent(kind, data, self._agent_id))
 
 
-def _view(event: LogEvent, state: RunState) -> Iterator[tuple[EventType, dict[str, Any]]]:  # noqa: C901
+_CANDIDATE_EVENTS = (ModelCallReplied, ToolFinished, AgentRunEnded, Nudged, ApprovalRequested)
+
+
+def branches_of(state: RunState) -> int:
+    """How many candidates an iteration has."""
+    loop = state.rules.loop
+    return 1 if loop is None else loop.branches
+
+
+def _view(event: LogEvent, state: RunState) -> Iterator[tuple[EventType, dict[str, Any]]]:  # noqa: C901, PLR0912
     match event:
         case ModelCallReplied(purpose="worker"):
             for call in event.message.tool_calls:
@@ -99,6 +124,16 @@ def _view(event: LogEvent, state: RunState) -> Iterator[tuple[EventType, dict[st
         case Nudged():
             data = {"text": event.text, "rule": event.rule, "evidence": event.evidence}
             yield EventType.NUDGED, data
+        case BranchSelected():
+            data = {
+                "iteration": state.iteration,
+                "branch_count": branches_of(state),
+                "winning_index": event.winner,
+                "winning_score": event.score,
+            }
+            yield EventType.BRANCH_SELECTED, data
+            if _is_final_grade(state):
+                yield EventType.VERIFIER_SCORED, _grade_view(state)
         case Graded() if _is_final_grade(state):
             yield EventType.VERIFIER_SCORED, _grade_view(state)
         case IterationEnded():

@@ -40,6 +40,8 @@ def _loop_rules(loop: LoopConfig) -> LoopRules:
         min_improvement=loop.min_improvement,
         plateau_patience=loop.plateau_patience,
         branches=loop.branches,
+        branch_early_stop=loop.branch_early_stop and verifier is not None,
+        votes=loop.branch_vote is not None and loop.branches > 1,
         fresh_context=loop.fresh_context,
         refine_prompt=loop.refine_prompt,
         fail_when_exhausted=loop.on_exhausted is LoopOutcome.FAIL_RUN,

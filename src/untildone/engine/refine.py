@@ -11,6 +11,7 @@ from typing import assert_never
 
 from untildone.domain.log import IterationStarted
 from untildone.domain.results import AgentResult
+from untildone.engine.branches import take_branches
 from untildone.engine.context import Run
 from untildone.engine.ending import end_run
 from untildone.engine.judging import judge
@@ -23,8 +24,11 @@ from untildone.policy.steps import (
     CloseIteration,
     EndRun,
     Grade,
+    GradeBranches,
     Refine,
     RunAgent,
+    RunBranches,
+    SelectBranch,
     StartIteration,
     next_step,
 )
@@ -39,6 +43,8 @@ async def refine(run: Run) -> AgentResult:
                 await run.record(IterationStarted(run.at(iteration=run.state.iteration + 1)))
             case RunAgent():
                 await run_turns(run)
+            case RunBranches() | GradeBranches() | SelectBranch():
+                await take_branches(run, step)
             case AskStopCondition() | Grade() | AskConvergence() | AskCriterion():
                 await judge(run, step)
             case CloseIteration():

@@ -12,7 +12,7 @@ from typing import Any
 from untildone.domain.errors import LoopConvergedError, ToolError, describe
 from untildone.domain.log import ApprovalRequested, At, ToolFinished, ToolStarted
 from untildone.domain.messages import ToolCall
-from untildone.engine.cancellation import is_being_cancelled
+from untildone.engine.cancellation import is_being_cancelled, together
 from untildone.engine.context import Run
 from untildone.engine.hooks import call_hook
 from untildone.policy.state import AgentRun
@@ -34,35 +34,28 @@ _DENIED = "This call was denied by the user. Do not repeat it; go on without it.
 
 async def answer_calls(run: Run, agent_run: AgentRun, at: At) -> None:
     """Answers the open calls of a batch; one alone is awaited here, since a group costs 30 µs."""
-    calls, answers = agent_run.calls, agent_run.answers
-    is_open = [index for index in range(len(calls)) if _is_open(agent_run, index)]
+    is_open = [index for index in range(len(agent_run.calls)) if _is_open(agent_run, index)]
     try:
         if len(is_open) == 1:
             await _answer(run, agent_run, at, is_open[0])
         else:
-            await _answer_together(run, agent_run, at, is_open)
+            await together(_answer(run, agent_run, at, index) for index in is_open)
     except BaseException:
-        for index, call in enumerate(calls):
-            if answers[index] is None:
-                run.record.note(
-                    ToolFinished(at, index, call.id, call.name, _CANCELLED, is_error=True)
-                )
+        answer_the_rest(run, agent_run, at)
         raise
+
+
+def answer_the_rest(run: Run, agent_run: AgentRun, at: At) -> None:
+    """Answers the calls that an agent run which ends in the middle leaves open."""
+    answers = agent_run.answers
+    for index, call in enumerate(agent_run.calls):
+        if answers[index] is None:
+            run.record.note(ToolFinished(at, index, call.id, call.name, _CANCELLED, is_error=True))
 
 
 def _is_open(agent_run: AgentRun, index: int) -> bool:
     """Whether a call has no answer and waits for nobody."""
     return agent_run.answers[index] is None and agent_run.approvals.get(index, True) is not None
-
-
-async def _answer_together(run: Run, agent_run: AgentRun, at: At, indices: list[int]) -> None:
-    try:
-        async with asyncio.TaskGroup() as group:
-            for index in indices:
-                group.create_task(_answer(run, agent_run, at, index))
-    except BaseExceptionGroup as errors:
-        # Only a fault of ours or of a sink comes here; callers never see a group.
-        raise errors.exceptions[0] from None
 
 
 async def _answer(run: Run, agent_run: AgentRun, at: At, index: int) -> None:

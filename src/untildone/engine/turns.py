@@ -12,6 +12,7 @@ from untildone.domain.log import AgentRunEnded, At, Nudged
 from untildone.domain.requests import ModelRequest
 from untildone.engine.context import Run
 from untildone.engine.hooks import call_hook
+from untildone.engine.live import branches_of
 from untildone.engine.output import check_output, refuse_output
 from untildone.engine.tool_calls import answer_calls
 from untildone.policy.state import AgentRun
@@ -60,7 +61,7 @@ async def _call_model(run: Run, agent_run: AgentRun, at: At) -> None:
     request = ModelRequest(
         messages=agent_run.conversation,
         tools=run.specs,
-        temperature=agent.temperature,
+        temperature=run.temperature(at),
         max_tokens=agent.max_tokens,
         extra_params=run.sampling_params(at),
         at=at,
@@ -69,4 +70,5 @@ async def _call_model(run: Run, agent_run: AgentRun, at: At) -> None:
         request.json_schema = run.output.json_schema
         request.schema_name = run.output.name
     live = run.record.live
-    await run.worker.generate(request, None if live is None else live.publish_delta)
+    branch = at.branch if branches_of(run.state) > 1 else None
+    await run.worker.generate(request, None if live is None else live.delta_sink(branch))

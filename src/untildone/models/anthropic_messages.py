@@ -156,9 +156,9 @@ class AnthropicModel:
             tools = b""
             if request.tools.specs and "tools" not in request.extra_params:
                 tools = tools_of(request.tools, cache=self._cache)
+        except ConfigError:
+            raise
         except (TypeError, ValueError, RecursionError) as error:
-            if isinstance(error, ConfigError):
-                raise
             raise ConfigError(
                 f"{self.name}: the request has no JSON form ({error}); look for values other than"
                 " text, numbers, lists and dicts in extra_params and in the messages"

@@ -168,6 +168,8 @@ class OpenAIChatModel:
             fields, tools = self._fields_of(request, form)
             messages = self._messages(request, form)
             head = encoded(fields)
+        except ConfigError:
+            raise
         except (TypeError, ValueError, RecursionError) as error:
             raise ConfigError(
                 f"{self.name}: the request has no JSON form ({error}); look for values other than"

@@ -260,11 +260,15 @@ def _made(provider: Provider, name: str, base_url: str, key: str | None) -> Mode
         api_key=key,
         name=shown,
         key_variable=variable,
-        advice=provider.advice
-        if base_url == provider.base_url
-        else f"check {provider.base_url_variable} and that the server is running",
+        advice=_advice(provider, base_url),
         **(provider.settings or {}),
     )
+
+
+def _advice(provider: Provider, base_url: str) -> str:
+    if provider.needs_key and base_url != provider.base_url:
+        return f"check {provider.base_url_variable} and that the server is running"
+    return provider.advice
 
 
 def ollama_base_url(host: str) -> str:
@@ -274,6 +278,8 @@ def ollama_base_url(host: str) -> str:
         ConfigError: It is no host, ``host:port`` or address.
     """
     has_scheme = "://" in host
+    if host.startswith(":"):
+        host = f"127.0.0.1{host}"
     url = checked_base_url(host if has_scheme else f"http://{host}", setting="OLLAMA_HOST")
     parts = urlsplit(url)
     name = parts.hostname or ""

@@ -27,6 +27,8 @@ def is_strict(schema: Any) -> bool:
     """Whether OpenAI takes the schema with ``strict``: each object closed, each field required."""
     if isinstance(schema, list):
         return all(map(is_strict, as_list(schema)))
+    if not isinstance(schema, dict):
+        return True
     fields = as_dict(schema)
     properties = as_dict(fields.get("properties"))
     if properties or fields.get("type") == "object":

@@ -15,6 +15,8 @@ from untildone.domain.log import (
     AgentRunEnded,
     ApprovalDecided,
     ApprovalRequested,
+    BranchSelected,
+    CandidateDropped,
     CriterionJudged,
     Graded,
     IterationEnded,
@@ -32,6 +34,7 @@ from untildone.domain.log import (
     RunStarted,
     ToolFinished,
     ToolStarted,
+    Voted,
 )
 from untildone.domain.messages import Message, tool_message, user_message
 from untildone.domain.usage import Usage
@@ -48,7 +51,7 @@ def fold(rules: RunRules, log: Iterable[LogEvent]) -> RunState:
     return state
 
 
-def apply(state: RunState, event: LogEvent) -> None:  # noqa: C901, PLR0912  one flat case an event
+def apply(state: RunState, event: LogEvent) -> None:  # noqa: C901, PLR0912, PLR0915  one flat case an event
     """Changes ``state`` by one event. The cases stand in the order of how often they come."""
     match event:
         case ModelCallStarted():
@@ -78,6 +81,12 @@ def apply(state: RunState, event: LogEvent) -> None:  # noqa: C901, PLR0912  one
                 state.convergence = event.verdict
         case CriterionJudged():
             state.verdicts.append(event)
+        case Voted():
+            state.runs[event.at.branch].vote = event.key
+        case CandidateDropped():
+            _drop_candidate(state, event)
+        case BranchSelected():
+            _select(state, event)
         case IterationEnded():
             _finish_iteration(state, event)
         case Refined():
@@ -111,8 +120,14 @@ def _start_run(state: RunState, event: RunStarted) -> None:
 
 def _start_iteration(state: RunState, event: IterationStarted) -> None:
     state.iteration = event.at.iteration
-    state.runs = [_new_agent_run(state)]
+    loop = state.rules.loop
+    state.runs = (
+        [_new_agent_run(state)]
+        if loop is None or loop.branches == 1
+        else [_new_candidate(state) for _ in range(loop.branches)]
+    )
     state.winner = 0
+    state.selected = False
     state.stop_verdict = state.grade = state.convergence = state.confidence = None
     state.gradings = 0
     state.verdicts = []
@@ -121,6 +136,11 @@ def _start_iteration(state: RunState, event: IterationStarted) -> None:
 
 def _new_agent_run(state: RunState) -> AgentRun:
     return AgentRun(state.conversation, len(state.conversation))
+
+
+def _new_candidate(state: RunState) -> AgentRun:
+    """One of several: what they add must not meet in one list."""
+    return AgentRun(list(state.conversation), len(state.conversation))
 
 
 def _spend(state: RunState, usage: Usage) -> None:
@@ -190,6 +210,9 @@ def _judge_output(run: AgentRun, event: OutputJudged) -> None:
 
 def _grade(state: RunState, event: Graded) -> None:
     """A grade, or the confirmation of one: a refusal wins, with the lower score."""
+    if len(state.runs) > 1 and not state.selected:
+        state.runs[event.at.branch].grade = event
+        return
     state.gradings += 1
     state.confidence = event.confidence
     first = state.grade
@@ -198,6 +221,48 @@ def _grade(state: RunState, event: Graded) -> None:
     elif not event.converged:
         score = min(first.score, event.score)
         state.grade = Graded(event.at, score, event.issues, event.suggestion, converged=False)
+
+
+def _drop_candidate(state: RunState, event: CandidateDropped) -> None:
+    """Where none is left, the first one that has an answer stands for the iteration."""
+    state.runs[event.at.branch].dropped = event
+    if all(run.dropped is not None for run in state.runs):
+        answered = [
+            index
+            for index, run in enumerate(state.runs)
+            if run.dropped is not None and run.dropped.in_grading
+        ]
+        state.winner = answered[0] if answered else 0
+
+
+def _select(state: RunState, event: BranchSelected) -> None:
+    state.selected = True
+    if event.winner is None:
+        state.runs.append(_merged(state, event))
+    state.winner = len(state.runs) - 1 if event.winner is None else event.winner
+    winner = state.current
+    state.confidence = event.confidence
+    if winner.grade is not None:
+        state.grade = winner.grade
+        state.gradings = 1
+        state.confidence = winner.grade.confidence
+
+
+def _merged(state: RunState, event: BranchSelected) -> AgentRun:
+    """A merge goes forward as one assistant message after what all candidates were sent."""
+    candidates = tuple(run for run in state.runs if run.dropped is None)
+    message = event.merged or Message("assistant", "")
+    conversation = [*state.conversation, message]
+    return AgentRun(
+        conversation,
+        len(state.conversation),
+        text=message.text,
+        model=candidates[0].model,
+        finish_reason=candidates[0].finish_reason,
+        exit=ExitReason.SATISFIED,
+        end=len(conversation),
+        merged_from=candidates,
+    )
 
 
 def _finish_iteration(state: RunState, event: IterationEnded) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import cast
 
 from untildone.domain.errors import ConfigError, GradingError
 from untildone.domain.grading import CriterionVerdict, VerifierFeedback
@@ -33,13 +32,17 @@ def graded(at: At, feedback: object, threshold: float, confidence: object) -> Gr
         msg = f"the grader gave {feedback!r:.80}; it must give a VerifierFeedback(score, ...)"
         raise GradingError(msg)
     score = checked_score(feedback.score)
-    converged = feedback.converged
+    converged: object = feedback.converged
+    if not (converged is None or isinstance(converged, bool)):
+        raise GradingError(f"converged is {converged!r:.80}; it must be True, False or None")
+    issues: object = feedback.issues
+    issues = [issues] if isinstance(issues, str) else feedback.issues or ()
     return Graded(
         at,
         score,
-        tuple(str(issue) for issue in feedback.issues),
+        tuple(str(issue) for issue in issues),
         str(feedback.suggestion or ""),
-        converged=score >= threshold if converged is None else bool(converged),
+        converged=score >= threshold if converged is None else converged,
         confidence=checked_confidence(confidence),
     )
 

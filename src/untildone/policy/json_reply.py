@@ -26,10 +26,16 @@ def read_json_object(text: str) -> dict[str, Any]:
     Raises:
         GradingError: There is none, or what is there is a list, a number, null or cut off.
     """
+    found: list[dict[str, Any]] = []
     for candidate in json_candidates(text):
         value = _parsed(candidate)
-        if isinstance(value, dict):
-            return cast("dict[str, Any]", value)
+        if isinstance(value, dict) and value not in found:
+            found.append(cast("dict[str, Any]", value))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        # One may be a quotation, such as of a verdict that the judged answer brought with it.
+        raise GradingError(f"the reply has {len(found)} different JSON objects; give one")
     shown = text.strip()
     raise GradingError(
         f"the reply is no JSON object: {shown[:120]!r}" if shown else "the reply is empty"

@@ -19,6 +19,15 @@ def iteration_result(state: RunState) -> AgentResult:
     return result
 
 
+def candidate_result(state: RunState, branch: int) -> AgentResult:
+    """One candidate's result, as those who grade or merge candidates see it."""
+    run = state.runs[branch]
+    confidence = None if run.grade is None else run.grade.confidence
+    result = _result(state, Finished(state.iteration, run, None, confidence))
+    result.loop_iterations = state.iteration
+    return result
+
+
 def update_totals(result: AgentResult, state: RunState) -> None:
     """Brings usage, turns and scores of a result up to date with the state."""
     result.input_tokens = state.input_tokens
@@ -94,6 +103,9 @@ class _Material:
         if field == "messages":
             return [message.to_dict() for message in self._run.conversation[: self._end]]
         if field == "tool_calls":
+            merged = self._run.merged_from
+            if merged:
+                return [call for run in merged for call in _tool_calls(run, run.end)]
             return _tool_calls(self._run, self._end)
         return self._scores[: self._scored]
 

@@ -31,6 +31,8 @@ class LoopRules:
     min_improvement: float = 0.02
     plateau_patience: int = 2
     branches: int = 1
+    branch_early_stop: bool = False
+    votes: bool = False
     fresh_context: bool = False
     refine_prompt: str = DEFAULT_REFINE_PROMPT
     fail_when_exhausted: bool = False

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from untildone.domain.exits import ExitReason
 from untildone.domain.log import (
+    CandidateDropped,
     CriterionJudged,
     Graded,
     IterationEnded,
@@ -26,6 +27,10 @@ class AgentRun:
         conversation: What the model is sent. It only ever grows, so a length is a snapshot.
         start: Where this run's own messages begin in it.
         detector: Made with the first tool call: a run without any cannot be stuck.
+        grade: The candidate's grade, where candidates are graded.
+        vote: The key of its answer, where candidates vote.
+        dropped: Why it is out, where it is one of several candidates.
+        merged_from: The candidates it was merged from; it made no turns of its own.
         output_problems: Replies that did not fit ``response_model``.
         output_fits: Whether the last one did.
         end: Its length when the run ended; 0 before.
@@ -56,6 +61,10 @@ class AgentRun:
     nudged: bool = False
     exit: ExitReason | None = None
     end: int = 0
+    grade: Graded | None = None
+    vote: str | None = None
+    dropped: CandidateDropped | None = None
+    merged_from: tuple[AgentRun, ...] = ()
 
 
 @dataclass(slots=True)
@@ -92,6 +101,7 @@ class RunState:
 
     runs: list[AgentRun] = field(default_factory=list[AgentRun])
     winner: int = 0
+    selected: bool = False
     stop_verdict: bool | None = None
     grade: Graded | None = None
     gradings: int = 0

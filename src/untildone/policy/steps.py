@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from untildone.domain.exits import ExitReason
+from untildone.policy.branches import candidates_to_grade, candidates_to_run
 from untildone.policy.iteration import evaluates_criteria
 from untildone.policy.rules import LoopRules, RunRules
 from untildone.policy.state import AgentRun, RunState
@@ -27,6 +28,21 @@ class StartIteration:
 @dataclass(frozen=True, slots=True)
 class RunAgent:
     """Do turns until an inner exit."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunBranches:
+    """Take the candidates that have to run to their inner exits."""
+
+
+@dataclass(frozen=True, slots=True)
+class GradeBranches:
+    """Grade the candidates, each once."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectBranch:
+    """Choose the candidate that goes forward, or merge them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +87,9 @@ class EndRun:
 Step = (
     StartIteration
     | RunAgent
+    | RunBranches
+    | GradeBranches
+    | SelectBranch
     | AskStopCondition
     | Grade
     | AskConvergence
@@ -82,6 +101,9 @@ Step = (
 
 _START_ITERATION = StartIteration()
 _RUN_AGENT = RunAgent()
+_RUN_BRANCHES = RunBranches()
+_GRADE_BRANCHES = GradeBranches()
+_SELECT_BRANCH = SelectBranch()
 _ASK_STOP_CONDITION = AskStopCondition()
 _GRADE = Grade()
 _ASK_CONVERGENCE = AskConvergence()
@@ -91,24 +113,31 @@ _REFINE = Refine()
 
 def next_step(state: RunState) -> Step:
     """The next step of a run that has started and not ended."""
-    unfinished = False
-    for run in state.runs:
-        if run.exit is ExitReason.AWAITING_APPROVAL:
-            return EndRun(ExitReason.AWAITING_APPROVAL)
-        unfinished = unfinished or run.exit is None
     loop = state.rules.loop
-    if loop is None:
-        inner = state.current.exit
-        return _RUN_AGENT if inner is None else EndRun(inner)
-    if not state.runs:
+    if loop is not None and not state.runs:
         return _START_ITERATION
+    if loop is not None and loop.branches > 1 and not state.selected and state.closed is None:
+        return _next_of_branches(state, loop)
+    inner = state.current.exit
+    if inner is None:
+        return _RUN_AGENT
+    if loop is None or inner is ExitReason.AWAITING_APPROVAL:
+        return EndRun(inner)
     if state.closed is not None:
         return _REFINE if state.closed.exit is None else EndRun(state.closed.exit)
-    if unfinished:
-        return _RUN_AGENT
-    if state.rules.raise_on_max_turns and state.current.exit is ExitReason.MAX_TURNS:
+    if inner is ExitReason.MAX_TURNS and state.rules.raise_on_max_turns:
         return EndRun(ExitReason.ERROR)
     return _next_judgement(state, loop)
+
+
+def _next_of_branches(state: RunState, loop: LoopRules) -> Step:
+    if candidates_to_run(state, loop):
+        return _RUN_BRANCHES
+    if any(run.exit is ExitReason.AWAITING_APPROVAL for run in state.runs):
+        return EndRun(ExitReason.AWAITING_APPROVAL)
+    if loop.has_verifier and candidates_to_grade(state, loop):
+        return _GRADE_BRANCHES
+    return _SELECT_BRANCH
 
 
 def _next_judgement(state: RunState, loop: LoopRules) -> Step:

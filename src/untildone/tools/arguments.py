@@ -18,6 +18,7 @@ from untildone.tools.results import text_of
 _MAX_PROBLEMS: Final = 3
 _MAX_ECHO: Final = 60
 _MAX_NAME: Final = 60
+_MAX_PATH: Final = 80
 _MAX_WORDING: Final = 200
 _MAX_SHAPE: Final = 300
 _MAX_CHOICES: Final = 8
@@ -205,11 +206,11 @@ def _path(problem: Mapping[str, Any], sent: Any) -> str:
         if not _has(sent, part):
             continue
         sent = sent[part]
-        path += f"[{part}]" if isinstance(part, int) else f".{_cut(part, _MAX_NAME)}"
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
     if problem["type"] == "missing":
         last = problem["loc"][-1]
         path += f"[{last}]" if isinstance(last, int) else f".{last}"
-    return f"`{path.removeprefix('.')}`"
+    return f"`{_cut(path.removeprefix('.'), _MAX_PATH)}`" if path else "the object"
 
 
 def _has(sent: Any, part: str | int) -> bool:

@@ -116,7 +116,7 @@ def _step(value: Any) -> Any:
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, bytes | bytearray | memoryview):
-        return f"[{memoryview(value).nbytes:,} bytes, not shown]"
+        return f"[{memoryview(cast('bytes', value)).nbytes:,} bytes, not shown]"
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {text_of(value)}"
     if type(value).__module__.partition(".")[0] == "numpy":

@@ -16,6 +16,7 @@ import json
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from inspect import Parameter
 from typing import Annotated, Any, Final, NotRequired, Required, TypeVar, cast
@@ -173,16 +174,32 @@ def _namespace(function: Any) -> dict[str, Any]:
 
 def _hint(parameter: Parameter, namespace: dict[str, Any], label: str) -> Any:
     """The type of a parameter as pydantic is told it."""
-    hint = _listed(_resolved(parameter, namespace, label))
+    hint = _resolved(parameter, namespace, label)
+    try:
+        return _adapted(_listed(hint), parameter)
+    except TypeError as error:  # a form that stands in no other, such as ClassVar
+        raise ConfigError(_unreadable(label, parameter, error)) from error
+
+
+def _adapted(hint: Any, parameter: Parameter) -> Any:
+    default = parameter.default
     if parameter.kind is Parameter.VAR_POSITIONAL:
         return list[hint]
     if parameter.kind is Parameter.VAR_KEYWORD:
         return dict[str, hint]
-    if _is_field_info(parameter.default):
-        return Annotated[hint, parameter.default]
-    if parameter.default is None and not _accepts_none(hint):
-        return typing.Optional[hint]  # noqa: UP045  not every hint takes `|`
+    if _is_field_info(default):
+        return Annotated[hint, default]
+    if default is None and not _accepts_none(hint):
+        hint = typing.Optional[hint]  # noqa: UP045  not every hint takes `|`
+    if default is not _EMPTY and _has_field_default(hint):
+        return _with_field_default(hint, default)
     return hint
+
+
+def _with_field_default(hint: Any, default: Any) -> Any:
+    from pydantic import Field
+
+    return Annotated[hint, Field(default=default)]
 
 
 def _resolved(parameter: Parameter, namespace: dict[str, Any], label: str) -> Any:
@@ -198,11 +215,14 @@ def _resolved(parameter: Parameter, namespace: dict[str, Any], label: str) -> An
         name = error.name or str(parameter.annotation)
         raise ConfigError(_undefined(label, name, parameter.name)) from error
     except Exception as error:
-        raise ConfigError(
-            f"tool {label}: the type of parameter {parameter.name!r},"
-            f" {parameter.annotation!r:.80}, cannot be read ({_first_line(error)});"
-            " write it as a type"
-        ) from error
+        raise ConfigError(_unreadable(label, parameter, error)) from error
+
+
+def _unreadable(label: str, parameter: Parameter, error: Exception) -> str:
+    return (
+        f"tool {label}: the type of parameter {parameter.name!r}, {parameter.annotation!r:.80},"
+        f" cannot be read ({_first_line(error)}); write it as a type"
+    )
 
 
 def _undefined(label: str, name: str, parameter: str | None = None) -> str:
@@ -265,37 +285,40 @@ def _is_required(parameter: Parameter, hint: Any) -> bool:
 def _compile(
     hints: Mapping[str, Any], parameters: Mapping[str, Parameter], label: str
 ) -> tuple[Any, dict[str, Any]]:
-    fields = {
-        name: Required[hint] if _is_required(parameters[name], hint) else NotRequired[hint]
-        for name, hint in hints.items()
-    }
+    required = {name for name, hint in hints.items() if _is_required(parameters[name], hint)}
     try:
-        return _validator_and_schema(fields)
+        return _validator_and_schema(hints, required)
     except Exception as error:
-        raise _unfit(hints, fields, label, error) from error
+        raise _unfit(hints, label, error) from error
 
 
-def _validator_and_schema(fields: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _validator_and_schema(
+    hints: Mapping[str, Any], required: AbstractSet[str]
+) -> tuple[Any, dict[str, Any]]:
     import typing_extensions  # pydantic takes only this TypedDict before Python 3.12
     from pydantic import ConfigDict, TypeAdapter
 
-    typed: Any = cast("Any", typing_extensions).TypedDict("Arguments", dict(fields))
+    fields = {
+        name: Required[hint] if name in required else NotRequired[hint]
+        for name, hint in hints.items()
+    }
+    typed: Any = cast("Any", typing_extensions).TypedDict("Arguments", fields)
     typed.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
     adapter = TypeAdapter[Any](typed)
+    if not adapter.pydantic_complete:
+        adapter.rebuild(raise_errors=True)
     return adapter.validator, _untitled(adapter.json_schema())
 
 
-def _unfit(
-    hints: Mapping[str, Any], fields: Mapping[str, Any], label: str, error: Exception
-) -> ConfigError:
+def _unfit(hints: Mapping[str, Any], label: str, error: Exception) -> ConfigError:
     """Names the parameter that pydantic could not take, by giving it each alone."""
-    for name, field in fields.items():
+    for name, hint in hints.items():
         try:
-            _validator_and_schema({name: field})
+            _validator_and_schema({name: hint}, set())
         except Exception as reason:
             return ConfigError(
-                f"tool {label}: parameter {name!r} has the type {_type_name(hints[name])}, which"
-                f" has no form in JSON ({_first_line(reason)}); use plain types, dataclasses or"
+                f"tool {label}: parameter {name!r} has the type {_type_name(hint)}, which cannot"
+                f" be made from JSON ({_first_line(reason)}); use plain types, dataclasses or"
                 " pydantic models, or fix the argument with functools.partial"
             )
     return ConfigError(f"tool {label}: no schema can be made of it ({_first_line(error)})")

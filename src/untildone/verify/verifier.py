@@ -126,6 +126,8 @@ class Verifier:
             feedback: Any = evaluate_fn(query, result)
             while inspect.isawaitable(feedback):
                 feedback = await feedback
+            if isinstance(feedback, VerifierFeedback):
+                checked_score(feedback.score)
             return feedback
         prompt = (
             f"{self.config.rubric or DEFAULT_RUBRIC}\n\n"

@@ -1,0 +1,181 @@
+"""What can be typed. Each command imports what it needs when it is called."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from click.core import ParameterSource
+from click.exceptions import NoArgsIsHelpError
+
+import untildone
+from untildone.cli.exit_status import STATUS_OF, USAGE, status_table
+from untildone.cli.failures import failure_of
+from untildone.domain.errors import UntildoneError
+from untildone.domain.exits import ExitReason
+
+_INTERRUPTED: Final = STATUS_OF[ExitReason.CANCELLED]
+
+
+class _Commands(click.Group):
+    """The group; errors leave it as a line or two and a status."""
+
+    def main(self, *args: Any, **settings: Any) -> Any:
+        """Runs the command line and leaves with its exit status."""
+        try:
+            status = super().main(*args, **(settings | {"standalone_mode": False}))
+        except NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(USAGE)
+        except click.UsageError as error:
+            command = error.ctx.command_path if error.ctx is not None else "untildone"
+            _say(f"error: {error.format_message()}\n{command} --help shows what can be given")
+            sys.exit(USAGE)
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except click.Abort:
+            _say("stopped")
+            sys.exit(_INTERRUPTED)
+        sys.exit(status if isinstance(status, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs a command."""
+        try:
+            return super().invoke(ctx)
+        except UntildoneError as error:
+            raise failure_of(error) from error
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(untildone.__version__, prog_name="untildone")
+def cli() -> None:
+    """Run an LLM agent in a loop until the work is done, and say why it stopped."""
+
+
+def _status_help() -> str:
+    rows = "\n".join(f"{status:>5}  {name}: {words}" for status, name, words in status_table())
+    return f"\b\nExit status:\n{rows}"
+
+
+@cli.command(epilog=_status_help(), no_args_is_help=False)
+@click.argument("task", required=False)
+@click.option(
+    "-m",
+    "--model",
+    envvar="UNTILDONE_MODEL",
+    show_envvar=True,
+    metavar="PROVIDER/NAME",
+    help="The model, such as openai/gpt-4o-mini, ollama/llama3.2 or, offline, local/smollm2.",
+)
+@click.option(
+    "-a", "--agent", metavar="FILE.py:NAME", help="An Agent of a Python file; the file is run."
+)
+@click.option(
+    "-t",
+    "--tools",
+    multiple=True,
+    metavar="FILE.py",
+    help="Tools of a Python file: its @tool functions or its list TOOLS. Repeatable.",
+)
+@click.option(
+    "-w",
+    "--workspace",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Let the agent list, read, search, write and edit files in DIR, and nowhere else.",
+)
+@click.option(
+    "-u",
+    "--until",
+    multiple=True,
+    metavar="KIND:REST",
+    help="When the work is done: marker:TEXT, command:CMD (exit status 0; run in DIR), schema:FILE,"
+    " judge:TEXT or regex:PATTERN. Repeatable, asked in order; all must hold.",
+)
+@click.option(
+    "--judge-model",
+    metavar="PROVIDER/NAME",
+    help="Who judges for judge:TEXT. Default: the agent's own model.",
+)
+@click.option(
+    "--max-iterations",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Most iterations of the loop. Default: the agent's, else 5.",
+)
+@click.option(
+    "--max-turns",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Most turns in one iteration. Default: the agent's, else 10, with --workspace 100.",
+)
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Begin each iteration with the task and the feedback only, without the earlier answers.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One event a line, as JSON, on stdout.")
+@click.option("-q", "--quiet", is_flag=True, help="Only the answer.")
+@click.pass_context
+def run(
+    ctx: click.Context, /, task: str | None, *, as_json: bool, quiet: bool, **options: Any
+) -> None:
+    """Run an agent on TASK until it is done.
+
+    TASK is read from stdin where it is - or left out. The answer goes to stdout, progress to
+    stderr. The exit status is 0 only if the work is done.
+    """
+    from untildone.cli.plan import RunOptions, plan_run
+    from untildone.cli.running import run_plan
+
+    if as_json and quiet:
+        raise click.UsageError("--json and --quiet exclude each other; leave one out")
+    if options["agent"] and ctx.get_parameter_source("model") is ParameterSource.ENVIRONMENT:
+        options["model"] = None  # a default for all runs is no wish to change this agent
+    view = _view(as_json=as_json, quiet=quiet)
+    plan = plan_run(RunOptions(**options))
+    _warn_of_unknown_programs(plan.untils)
+    ctx.exit(run_plan(plan, _task(task), view))
+
+
+def _view(*, as_json: bool, quiet: bool) -> Any:
+    from untildone.cli.view import JsonView, QuietView
+
+    if as_json:
+        return JsonView()
+    if quiet:
+        return QuietView()
+    from untildone.cli.terminal import TerminalView
+
+    return TerminalView()
+
+
+def _task(given: str | None) -> str:
+    """The task: the argument, or stdin where it is ``-`` or left out."""
+    if given is None and sys.stdin.isatty():
+        raise click.UsageError("no TASK; write it in quotes, or pipe it in")
+    text = _stdin() if given is None or given == "-" else given
+    if not text.strip():
+        raise click.UsageError("TASK is empty; write it in quotes, or pipe it in")
+    return text
+
+
+def _stdin() -> str:
+    data = sys.stdin.buffer.read()
+    return data.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def _warn_of_unknown_programs(untils: Any) -> None:
+    from untildone.cli.until import unknown_program
+
+    for until in untils:
+        program = unknown_program(until)
+        if program is not None:
+            _say(f"warning: --until command: {program!r} is not on the PATH")
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)

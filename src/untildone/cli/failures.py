@@ -1,0 +1,46 @@
+"""What went wrong, in one or two lines for the person at the terminal; never a traceback."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from typing import IO, Any, Final
+
+import click
+
+from untildone.cli.exit_status import STATUS_OF, USAGE
+from untildone.domain.errors import ConfigError, UntildoneError, describe
+from untildone.domain.exits import ExitReason
+
+DEBUG_VARIABLE: Final = "UNTILDONE_DEBUG"
+_LONGEST: Final = 2000
+
+
+class Failure(click.ClickException):
+    """Ends the command with a message and an exit status."""
+
+    def __init__(self, message: str, status: int = USAGE) -> None:
+        super().__init__(message)
+        self.exit_code = status  # pyright: ignore[reportAttributeAccessIssue]  click reads it so
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Writes the message to stderr."""
+        click.echo(f"error: {self.message}", file=file, err=True)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """An exception as what its reader can act on."""
+    if DEBUG_VARIABLE in os.environ:
+        click.echo("".join(traceback.format_exception(error)), err=True)
+    status = USAGE if isinstance(error, ConfigError) else STATUS_OF[ExitReason.ERROR]
+    return Failure(in_words(error), status)
+
+
+def in_words(error: BaseException) -> str:
+    """The text of an exception on one line: of ours the text alone, of others with the type."""
+    if isinstance(error, UntildoneError) and str(error):
+        text = str(error)
+    else:
+        text = f"{describe(error)} (set {DEBUG_VARIABLE}=1 to see where)"
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

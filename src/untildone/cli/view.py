@@ -1,0 +1,150 @@
+"""What is seen of a run: its progress on stderr, its answer on stdout.
+
+A view gets the run's events in order, those of the log and those for live readers in one row, and
+decides nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Final, Protocol
+
+from untildone.cli.failures import in_words
+from untildone.cli.outcome import Outcome
+from untildone.cli.plan import Plan
+from untildone.cli.text import counted, shown_text
+from untildone.domain.exits import ExitReason
+from untildone.domain.log import LogEvent
+from untildone.domain.results import AgentResult
+from untildone.domain.stream import EventType, StreamEvent
+
+_LAST: Final = (EventType.DONE, EventType.ERROR)
+
+
+class View(Protocol):
+    """Shows a run."""
+
+    def started(self, plan: Plan) -> None:
+        """The run is about to begin."""
+        ...
+
+    def show(self, event: StreamEvent | LogEvent) -> None:
+        """Something happened."""
+        ...
+
+    def say(self, line: str) -> None:
+        """Tells the person something that is no event; may be called from a signal handler."""
+        ...
+
+    def ended(self, outcome: Outcome) -> None:
+        """The run is over."""
+        ...
+
+
+class QuietView:
+    """The answer, and one line on stderr where the work is not done."""
+
+    def started(self, plan: Plan) -> None:
+        """Shows nothing."""
+
+    def show(self, event: StreamEvent | LogEvent) -> None:
+        """Shows nothing."""
+
+    def say(self, line: str) -> None:
+        """Shows nothing."""
+
+    def ended(self, outcome: Outcome) -> None:
+        """Writes the answer."""
+        write_answer(outcome.text)
+        if not outcome.is_done:
+            sys.stderr.write(f"{ending_in_words(outcome)}\n")
+
+
+class JsonView:
+    """The live events, one JSON object a line, on stdout; the last one says how it ended."""
+
+    def __init__(self) -> None:
+        self._last: StreamEvent | None = None
+
+    def started(self, plan: Plan) -> None:
+        """Shows nothing: the run's own first event says it."""
+
+    def show(self, event: StreamEvent | LogEvent) -> None:
+        """Writes a live event; the last one waits for the outcome."""
+        if not isinstance(event, StreamEvent):
+            return
+        if event.event in _LAST:
+            self._last = event
+        else:
+            _write_line(event.to_dict())
+
+    def say(self, line: str) -> None:
+        """Shows nothing: a reader of JSON lines has the events."""
+
+    def ended(self, outcome: Outcome) -> None:
+        """Writes the last event, with what a script needs to go on."""
+        kind = EventType.DONE if outcome.error is None else EventType.ERROR
+        last = self._last or StreamEvent(kind)
+        line = last.to_dict() | {
+            "exit_reason": outcome.reason.value,
+            "exit_status": outcome.status,
+            "final_text": outcome.text,
+            "seconds": round(outcome.seconds, 3),
+        }
+        result = outcome.result
+        if result is not None:
+            line |= {"best_iteration": result.best_iteration, "error": result.error}
+        _write_line(line)
+        cause = cause_in_words(outcome)
+        if cause:
+            sys.stderr.write(f"error: {cause}\n")
+
+
+def _write_line(line: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
+    sys.stdout.flush()
+
+
+def write_answer(text: str) -> None:
+    """Writes the answer to stdout: verbatim, but to a terminal without control characters."""
+    if not text:
+        return
+    shown = shown_text(text) if sys.stdout.isatty() else text
+    sys.stdout.write(shown if shown.endswith("\n") else f"{shown}\n")
+    sys.stdout.flush()
+
+
+def ending_in_words(outcome: Outcome) -> str:
+    """Why the run ended with its facts; on a second line what failed, where something did."""
+    reason = outcome.reason
+    parts = [f"{reason.value}: {reason.in_words}"]
+    if outcome.result is not None:
+        parts += _facts(outcome.result)
+    parts.append(f"{outcome.seconds:.1f} s")
+    cause = cause_in_words(outcome)
+    return " · ".join(parts) + (f"\n  {cause}" if cause else "")
+
+
+def cause_in_words(outcome: Outcome) -> str:
+    """What failed, where something did; ``""`` otherwise."""
+    if outcome.reason is ExitReason.CANCELLED:
+        return ""
+    if outcome.error is not None:
+        return shown_text(in_words(outcome.error))
+    error = outcome.result.error if outcome.result is not None else None
+    return shown_text(" ".join(error.split())) if error else ""
+
+
+def _facts(result: AgentResult) -> list[str]:
+    facts: list[str] = []
+    if result.loop_iterations:
+        facts.append(counted(result.loop_iterations, "iteration"))
+    if result.best_iteration and result.exit_reason is not ExitReason.CONVERGED:
+        facts.append(f"best so far: iteration {result.best_iteration}")
+    facts.append(counted(result.turns, "turn"))
+    unknown = " or more" if result.unknown_usage_calls else ""
+    facts.append(counted(result.total_tokens, "token") + unknown)
+    if result.finish_reason in ("length", "content_filter"):
+        facts.append(f"the last reply was cut ({result.finish_reason})")
+    return facts

@@ -1,0 +1,182 @@
+"""Several candidates an iteration: run at once, graded each once, and one answer goes forward.
+
+A candidate that fails is out and costs the others nothing; only when all are out does the iteration
+fail, with the first one's error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, assert_never
+
+from untildone.domain.errors import GradingError, MaxTurnsError, RunError, describe
+from untildone.domain.exits import ExitReason
+from untildone.domain.log import BranchSelected, CandidateDropped, Voted
+from untildone.domain.messages import Message
+from untildone.engine.cancellation import is_being_cancelled, together
+from untildone.engine.context import Run
+from untildone.engine.judging import fail_judging, grade_answer
+from untildone.engine.turns import run_turns
+from untildone.policy.branches import (
+    best_graded,
+    candidates_to_grade,
+    candidates_to_run,
+    live_candidates,
+    winner_by_vote,
+)
+from untildone.policy.outcome import candidate_result
+from untildone.policy.steps import GradeBranches, RunBranches, SelectBranch
+
+CandidateWork = Callable[[Run, int], Awaitable[None]]
+
+
+async def take_branches(run: Run, step: RunBranches | GradeBranches | SelectBranch) -> None:
+    """Takes the candidates of an iteration one step on.
+
+    Raises:
+        Exception: Every candidate failed; the first one's.
+    """
+    match step:
+        case RunBranches():
+            await _run_branches(run)
+        case GradeBranches():
+            await _at_once(run, _grade_candidate, candidates_to_grade(run.state, run.loop_rules))
+        case SelectBranch():
+            await _select_branch(run)
+        case _:
+            assert_never(step)
+
+
+async def _run_branches(run: Run) -> None:
+    """Takes the candidates that have to run to their inner exits, all at once."""
+    loop = run.loop_rules
+    wanted = candidates_to_run(run.state, loop)
+    if loop.branch_early_stop:  # graded as soon as they end, not all together
+        await _race(run, wanted)
+    else:
+        await _at_once(run, _run_candidate, wanted)
+
+
+async def _select_branch(run: Run) -> None:
+    """Sends one answer forward: the best graded, the most voted for, the only one, or a merge."""
+    state, loop = run.state, run.loop_rules
+    live = live_candidates(state)
+    if not live:
+        await _all_failed(run)
+    elif loop.has_verifier:
+        winner = best_graded(state)
+        grade = state.runs[winner].grade
+        score = None if grade is None else grade.score
+        await run.record(BranchSelected(run.at(), winner, score))
+    elif loop.votes:
+        winner = winner_by_vote([agent_run.vote for agent_run in state.runs])
+        await run.record(BranchSelected(run.at(), winner))
+    elif len(live) == 1:
+        await run.record(BranchSelected(run.at(), live[0]))
+    else:
+        await _merge(run, live)
+
+
+async def _merge(run: Run, live: list[int]) -> None:
+    if run.synthesizer is None:
+        raise RuntimeError("several candidates and nothing to merge them")
+    results = [candidate_result(run.state, branch) for branch in live]
+    live_stream = run.record.live
+    queue = None if live_stream is None else live_stream.queue
+    merged = await run.synthesizer.synthesize(run.query, results, queue)
+    message = Message("assistant", merged.text)
+    await run.record(BranchSelected(run.at(), None, merged=message, confidence=merged.confidence))
+
+
+async def _all_failed(run: Run) -> None:
+    """Failed gradings are a criterion error; failed candidates fail the run."""
+    state = run.state
+    dropped = state.current.dropped
+    failure = run.branch_failures.get(state.winner)
+    text = "every candidate failed" if dropped is None or not dropped.error else dropped.error
+    if dropped is not None and dropped.in_grading:
+        await fail_judging(run, "verifier", None, failure or GradingError(text))
+        return
+    raise failure or RunError(text)
+
+
+async def _run_candidate(run: Run, branch: int) -> None:
+    """One candidate to its inner exit, and its vote where candidates vote."""
+    agent_run = run.state.runs[branch]
+    if agent_run.exit is None:
+        await run_turns(run, branch)
+    if agent_run.exit is ExitReason.MAX_TURNS and run.agent.on_max_turns == "raise":
+        raise MaxTurnsError(f"candidate {branch} used all {run.agent.max_turns} turns")
+    vote_key = run.loop.branch_vote if run.loop is not None else None
+    if vote_key is not None and agent_run.exit is not ExitReason.AWAITING_APPROVAL:
+        result = run.with_parsed(candidate_result(run.state, branch))
+        key: Any = vote_key(result)
+        key = await key if inspect.isawaitable(key) else key
+        await run.record(Voted(run.at(branch=branch), str(key)))
+
+
+async def _grade_candidate(run: Run, branch: int) -> None:
+    result = run.with_parsed(candidate_result(run.state, branch))
+    at = run.at(branch=branch)
+    try:
+        event = await grade_answer(run, at, result)
+    except Exception as error:
+        await _drop(run, branch, error, in_grading=True)
+        return
+    await run.record(event)
+
+
+async def _race(run: Run, wanted: list[int]) -> None:
+    """Candidates run and are graded at once; the first that passes ends the others."""
+    tasks: dict[int, asyncio.Task[Any] | None] = {}
+    won = False
+
+    async def run_and_grade(run: Run, branch: int) -> None:
+        nonlocal won
+        await _run_candidate(run, branch)
+        agent_run = run.state.runs[branch]
+        if agent_run.exit is ExitReason.AWAITING_APPROVAL:
+            return
+        await _grade_candidate(run, branch)
+        if not won and agent_run.grade is not None and agent_run.grade.converged:
+            won = True
+            for other, task in tasks.items():
+                if other != branch and task is not None:
+                    task.cancel()
+
+    async def guarded(branch: int) -> None:
+        tasks[branch] = asyncio.current_task()
+        try:
+            if won:  # before this one had begun
+                raise asyncio.CancelledError
+            await _dropping_failures(run, branch, run_and_grade)
+        except asyncio.CancelledError:
+            if not won:
+                raise
+            run.record.note(CandidateDropped(run.at(branch=branch), None))
+
+    await together(guarded(branch) for branch in wanted)
+
+
+async def _at_once(run: Run, work: CandidateWork, branches: Iterable[int]) -> None:
+    await together(_dropping_failures(run, branch, work) for branch in branches)
+
+
+async def _dropping_failures(run: Run, branch: int, work: CandidateWork) -> None:
+    try:
+        await work(run, branch)
+    except asyncio.CancelledError as error:
+        if is_being_cancelled():
+            raise
+        await _drop(run, branch, error)
+    except Exception as error:
+        await _drop(run, branch, error)
+
+
+async def _drop(run: Run, branch: int, error: BaseException, *, in_grading: bool = False) -> None:
+    run.branch_failures[branch] = error
+    await run.record(
+        CandidateDropped(run.at(branch=branch), describe(error), in_grading=in_grading)
+    )

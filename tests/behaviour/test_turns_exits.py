@@ -1,0 +1,174 @@
+"""How runs end: which exits are returned, which are raised, and that the end is the end."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.behaviour.endings import ENDINGS, RAISED, RETURNED, Ending, each
+from tests.behaviour.kit import ask, check_conversation, watch
+from tests.behaviour.manifest import requirement
+from untildone import (
+    Agent,
+    ExitReason,
+    LoopConfig,
+    LoopConvergedError,
+    LoopUnsatisfiedError,
+    StuckPolicy,
+    UntildoneError,
+    Verifier,
+    VerifierConfig,
+    VerifierFeedback,
+    event_to_dict,
+    partial_result,
+    run_agent,
+)
+from untildone.testing import EventLog, ScriptedModel, call, reply
+
+
+@requirement("exits.returned")
+@each(RETURNED)
+async def test_these_exits_are_returned_as_a_result(ending: Ending):
+    watched = await watch(ending.agent())
+    assert watched.error is None
+    assert watched.result is not None
+    assert watched.result.exit_reason is ending.reason
+    assert watched.result.text == ending.text
+
+
+@requirement("exits.raised", "lost.partial-result")
+@each(RAISED)
+async def test_these_exits_are_raised_and_carry_the_best_so_far(ending: Ending):
+    watched = await watch(ending.agent())
+    assert watched.result is None
+    assert type(watched.error) is ending.raises
+    assert watched.error is not None
+    result = partial_result(watched.error)
+    assert result is not None
+    assert result.exit_reason is ending.reason
+    assert result.text == ending.text
+    check_conversation(result.messages)
+    if isinstance(watched.error, UntildoneError) and hasattr(watched.error, "result"):
+        assert watched.error.result is result  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@requirement("exits.named-everywhere")
+@each(ENDINGS)
+async def test_the_exit_reason_stands_in_the_log_and_in_the_terminal_event(ending: Ending):
+    log = EventLog()
+    watched = await watch(ending.agent(), log=log)
+    assert watched.events[-1].data["exit_reason"] == ending.reason.value
+    last = event_to_dict(log[len(log) - 1])
+    assert (last["type"], last["reason"]) == ("RunEnded", ending.reason.value)
+
+
+@requirement("exits.terminal")
+@each(ENDINGS)
+async def test_after_the_end_nothing_is_logged_and_the_end_is_logged_once(ending: Ending):
+    log = EventLog()
+    await watch(ending.agent(), log=log)
+    count = len(log)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(log) == count
+    kinds = [event_to_dict(event)["type"] for event in log]
+    assert kinds.count("RunEnded") == 1
+    assert kinds[-1] == "RunEnded"
+
+
+@requirement("exits.unsatisfied")
+async def test_an_unsatisfied_run_has_s3s_error_type():
+    watched = await watch(ENDINGS["unsatisfied"].agent())
+    assert isinstance(watched.error, LoopUnsatisfiedError)
+    assert watched.error.error_type == "loop_unsatisfied"
+    assert watched.events[-1].data["error_type"] == "loop_unsatisfied"
+
+
+# ── Terminal is terminal ─────────────────────────────────────────────────────────────────────────
+
+
+@requirement("exits.terminal")
+async def test_after_stop_condition_no_grader_and_no_worker_is_called():
+    called: list[str] = []
+
+    async def grade(query: str, result: Any) -> VerifierFeedback:
+        called.append("verifier")
+        return VerifierFeedback(1.0)
+
+    def accept(_: Any) -> bool:
+        called.append("convergence_fn or criterion")
+        return True
+
+    loop = LoopConfig(
+        stop_condition=lambda result: True,
+        verifier=Verifier(VerifierConfig(evaluate_fn=grade)),
+        convergence_fn=accept,
+        criteria=[accept],
+    )
+    model = ScriptedModel(["Hi."])
+    with pytest.raises(LoopConvergedError):
+        await run_agent(Agent("ada", model, loop_config=loop), ask())
+    assert called == []
+    assert len(model.requests) == 1
+
+
+@requirement("exits.terminal")
+@pytest.mark.parametrize("exit_", ["max_turns", "stuck"])
+async def test_after_the_last_batch_the_model_is_not_told_its_results(exit_: str):
+    ran: list[str] = []
+
+    async def look(where: str) -> str:
+        ran.append(where)
+        return "nothing"
+
+    settings: dict[str, Any] = {
+        "max_turns": {"max_turns": 5, "stuck": StuckPolicy(action="off")},
+        "stuck": {"stuck": StuckPolicy(action="stop")},
+    }[exit_]
+    model = ScriptedModel(lambda seen: reply(None, call("look", where="attic")))
+    result = await run_agent(Agent("ada", model, tools=[look], **settings), ask())
+    assert result.exit_reason == exit_
+    assert (len(model.requests), len(ran)) == (5, 5)
+
+
+@requirement("exits.terminal")
+async def test_after_a_failing_criterion_nothing_more_is_evaluated():
+    asked: list[str] = []
+
+    def first(_: Any) -> bool:
+        asked.append("first")
+        raise ValueError("first")
+
+    def second(_: Any) -> bool:
+        asked.append("second")
+        return True
+
+    model = ScriptedModel(["Hi."])
+    loop = LoopConfig(criteria=[first, second])
+    result = await run_agent(Agent("ada", model, loop_config=loop), ask())
+    assert result.exit_reason is ExitReason.CRITERION_ERROR
+    assert asked == ["first"]
+
+
+@requirement("exits.first-cause")
+async def test_a_cancellation_that_comes_after_the_end_does_not_change_how_it_ended():
+    queue: asyncio.Queue[Any] = asyncio.Queue(maxsize=2)
+    # AGENT_START and TEXT_DELTA are taken below; AGENT_DONE and DONE fill the queue, None waits.
+    agent = Agent("ada", ScriptedModel(["Hi."]))
+    log = EventLog()
+    task = asyncio.create_task(run_agent(agent, ask(), queue=queue, log=log))
+    taken = [await queue.get(), await queue.get()]
+    while not (queue.full() and event_to_dict(log[len(log) - 1])["type"] == "RunEnded"):
+        await asyncio.sleep(0)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    result = partial_result(caught.value)
+    assert result is not None
+    assert (result.exit_reason, result.text) == (ExitReason.SATISFIED, "Hi.")
+    rest = [queue.get_nowait() for _ in range(queue.qsize())]
+    assert rest[-1] is None
+    assert [event.event for event in taken] == ["agent_start", "text_delta"]
+    assert all(event.data.get("exit_reason") in (None, "satisfied") for event in rest[:-1])

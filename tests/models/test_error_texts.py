@@ -1,0 +1,227 @@
+"""Each failure has its type, names the value and the next step, and never shows a key."""
+
+from __future__ import annotations
+
+import json
+from email.utils import format_datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.models.raw_server import answer, raw_server
+from untildone.domain.errors import (
+    AuthenticationError,
+    BadRequestError,
+    ModelError,
+    ModelTimeoutError,
+    RateLimitError,
+    ServerError,
+)
+from untildone.domain.messages import user_message
+from untildone.domain.requests import ModelRequest
+from untildone.domain.usage import Usage
+from untildone.models.anthropic_messages import AnthropicModel
+from untildone.models.openai_chat import OpenAIChatModel
+
+HELLO = ModelRequest(messages=[user_message("hi")])
+KEY = "sk-test-0123456789abcdef"
+
+
+async def failure(
+    status: str, body: bytes, *headers: str, **settings: Any
+) -> tuple[ModelError, str]:
+    """The error of one answer, and the address it came from."""
+    settings = {
+        "api_key": KEY,
+        "name": "openai/gpt-x",
+        "key_variable": "OPENAI_API_KEY",
+        **settings,
+    }
+    async with raw_server(answer(status, body, *headers)) as server:
+        model = OpenAIChatModel("gpt-x", base_url=server.url, **settings)
+        with pytest.raises(ModelError) as caught:
+            await model.generate(HELLO)
+        assert KEY not in f"{caught.value} {caught.value!r} {model!r}"
+        return caught.value, server.url
+
+
+def said(text: str) -> bytes:
+    return json.dumps({"error": {"message": text, "type": "x", "code": None}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "step"),
+    [
+        (
+            "401 Unauthorized",
+            AuthenticationError,
+            "check the key in OPENAI_API_KEY, and that it may use this model",
+        ),
+        (
+            "403 Forbidden",
+            AuthenticationError,
+            "check the key in OPENAI_API_KEY, and that it may use this model",
+        ),
+        (
+            "404 Not Found",
+            BadRequestError,
+            "the model name 'gpt-x' may be wrong, or base_url lacks a part such as '/v1'",
+        ),
+        ("400 Bad Request", BadRequestError, "the request must be changed before it is sent again"),
+        ("402 Payment Required", BadRequestError, "the account has no credit left for this"),
+        ("413 Too Large", BadRequestError, "the request must be changed before it is sent again"),
+        (
+            "422 Unprocessable",
+            BadRequestError,
+            "the request must be changed before it is sent again",
+        ),
+        ("408 Request Timeout", ModelTimeoutError, "a RetryPolicy tries again"),
+        (
+            "429 Too Many Requests",
+            RateLimitError,
+            "a RetryPolicy waits and tries again; if it stays so, check the account's limits",
+        ),
+        (
+            "500 Internal Server Error",
+            ServerError,
+            "the fault is the provider's: a RetryPolicy tries again",
+        ),
+        ("502 Bad Gateway", ServerError, "the fault is the provider's: a RetryPolicy tries again"),
+        (
+            "503 Service Unavailable",
+            ServerError,
+            "the fault is the provider's: a RetryPolicy tries again",
+        ),
+        ("529 Overloaded", ServerError, "the fault is the provider's: a RetryPolicy tries again"),
+    ],
+)
+async def test_each_status_has_its_error_and_its_next_step(
+    status: str, kind: type[ModelError], step: str
+):
+    error, url = await failure(status, said("too bad"), "X-Request-Id: req_9")
+    assert type(error) is kind
+    assert error.status == int(status[:3])
+    assert error.request_id == "req_9"
+    assert error.usage == Usage()
+    assert str(error) == f"openai/gpt-x: too bad (status {status[:3]} from {url}); {step}"
+
+
+async def test_without_a_key_variable_the_step_is_the_argument():
+    error, _ = await failure("401 Unauthorized", b"{}", api_key=None, key_variable=None)
+    assert "give the key with api_key=..." in str(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Incorrect API key provided: {KEY}. Find yours at",
+        f"bad header 'Bearer {KEY}'",
+        "Incorrect API key provided: sk-proj-abc***********************wxyz. Find",
+        "key AIzaSyA-1234567890abcdef is not valid",
+        "gsk_0123456789abcdef was revoked",
+    ],
+)
+async def test_keys_that_the_provider_quotes_are_not_shown(text: str):
+    error, _ = await failure("401 Unauthorized", said(text))
+    assert "[key]" in str(error)
+    for part in ("0123456789", "wxyz", "1234567890", "abc*"):
+        assert part not in str(error)
+
+
+async def test_headers_of_the_user_are_secrets_too():
+    error, _ = await failure(
+        "400 Bad Request",
+        said("unknown api-key hush-hush-hush"),
+        headers={"api-key": "hush-hush-hush"},
+    )
+    assert "unknown api-key [key]" in str(error)
+
+
+async def test_a_password_in_the_address_is_not_shown():
+    model = OpenAIChatModel("m", base_url="http://ann:open-sesame@127.0.0.1:1/v1")
+    with pytest.raises(ModelError) as caught:
+        await model.generate(HELLO)
+    assert "open-sesame" not in f"{caught.value} {model!r} {model.base_url}"
+    assert "http://127.0.0.1:1/v1" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"error":{"message":"m1"}}', "m1"),
+        (b'{"error":"m2"}', "m2"),
+        (b'{"message":"m3"}', "m3"),
+        (b'{"detail":"m4"}', "m4"),
+        (b'{"detail":[{"msg":"m5","loc":["x"]}]}', "m5"),
+        (b'{"message":{"detail":[{"msg":"m6"}]}}', "m6"),
+        (b'[{"error":{"message":"m7"}}]', "m7"),
+        (b'"m8"', "m8"),
+        (b'{"odd":1}', '{"odd":1}'),
+        (b"<html><head><style>a{}</style></head><body><h1>502</h1> bad</body></html>", "502 bad"),
+        (b"plain\n  text", "plain text"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        (b"", "no reason given"),
+        (b"null", "null"),
+        (b"[" * 60_000, "[" * 299 + "…"),
+        (b"x" * 100_000, "x" * 299 + "…"),
+    ],
+)
+async def test_what_the_body_says_is_told_in_one_short_line(body: bytes, expected: str):
+    error, url = await failure("500 Oops", body)
+    assert str(error).startswith(f"openai/gpt-x: {expected} (status 500 from {url});")
+
+
+NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
+
+
+def http_date(moment: datetime) -> str:
+    return format_datetime(moment, usegmt=True)
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        (["Retry-After: 7"], 7.0),
+        (["Retry-After: 1.5"], 1.5),
+        (["retry-after-ms: 250", "Retry-After: 1"], 0.25),
+        (
+            [f"Date: {http_date(NOW)}", f"Retry-After: {http_date(NOW + timedelta(seconds=90))}"],
+            90.0,
+        ),
+        ([f"Date: {http_date(NOW)}", f"Retry-After: {http_date(NOW - timedelta(seconds=9))}"], 0.0),
+        (["Retry-After: -3"], 0.0),
+        (["Retry-After: soon"], None),
+        (["Retry-After: nan"], None),
+        (["Retry-After: inf"], None),
+        ([], None),
+    ],
+)
+async def test_how_long_the_provider_asks_to_wait_is_known(
+    headers: list[str], expected: float | None
+):
+    error, _ = await failure("429 Too Many Requests", said("slow"), *headers)
+    assert error.retry_after_s == expected
+
+
+async def test_a_date_without_the_servers_clock_is_measured_by_ours():
+    error, _ = await failure(
+        "503 X", said("x"), f"Retry-After: {http_date(datetime.now(UTC) + timedelta(hours=1))}"
+    )
+    assert error.retry_after_s is not None
+    assert 3500 < error.retry_after_s <= 3600
+
+
+async def test_the_anthropic_wire_tells_its_failures_alike():
+    body = b'{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}'
+    async with raw_server(answer("401 Unauthorized", body, "request-id: req_7")) as server:
+        model = AnthropicModel("claude-x", base_url=server.url, api_key="sk-ant-0123456789")
+        with pytest.raises(AuthenticationError) as caught:
+            await model.generate(HELLO)
+        root = server.url.removesuffix("/v1")
+        assert str(caught.value) == (
+            f"anthropic/claude-x: invalid x-api-key (status 401 from {root}); check the key in"
+            " ANTHROPIC_API_KEY, and that it may use this model"
+        )
+        assert caught.value.request_id == "req_7"
+        assert "sk-ant" not in repr(model)

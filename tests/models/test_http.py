@@ -1,0 +1,351 @@
+"""Connections and waiting: nothing leaks, nothing hangs, no time-out is blamed on the wrong one."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import pytest
+
+from tests.models.raw_server import (
+    RawServer,
+    answer,
+    chunked,
+    delta,
+    hang_up,
+    head,
+    raw_server,
+    sse,
+    stall,
+)
+from untildone.domain.errors import (
+    BadReplyError,
+    ConfigError,
+    ConnectionFailedError,
+    ModelError,
+    ModelTimeoutError,
+)
+from untildone.domain.messages import user_message
+from untildone.domain.requests import Delta, ModelRequest
+from untildone.domain.usage import Usage
+from untildone.models import http
+from untildone.models.endpoint import ModelTimeouts
+from untildone.models.openai_chat import OpenAIChatModel
+
+HELLO = ModelRequest(messages=[user_message("hi")])
+GOOD = sse(delta(content="yes"), delta("stop"), "[DONE]")
+SHORT = 0.05
+
+
+def model_at(server: RawServer, **timeouts: Any) -> OpenAIChatModel:
+    return OpenAIChatModel("m", base_url=server.url, timeouts=ModelTimeouts(**timeouts))
+
+
+async def test_a_reply_read_to_its_end_leaves_its_connection_for_the_next():
+    async with raw_server(chunked(GOOD)) as server:
+        model = model_at(server)
+        for _ in range(5):
+            assert (await model.generate(HELLO)).message.text == "yes"
+        assert server.connections == 1
+
+
+async def test_a_last_http_chunk_that_comes_late_still_leaves_the_connection():
+    async def later(_writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.005)
+
+    start, *pieces, last = chunked(GOOD)
+    async with raw_server([start, *pieces, later, last]) as server:
+        model = model_at(server)
+        for _ in range(3):
+            await model.generate(HELLO)
+        assert server.connections == 1
+
+
+async def test_a_server_that_goes_on_after_the_end_mark_holds_nobody_up():
+    async with raw_server([*chunked(GOOD, whole=False), stall]) as server:
+        reply = await model_at(server).generate(HELLO)
+        assert reply.message.text == "yes"
+
+
+@pytest.mark.parametrize("status", ["400 Bad Request", "500 Internal Server Error"])
+async def test_an_error_answer_leaves_its_connection_too(status: str):
+    async with raw_server(answer(status, b'{"error":"x"}')) as server:
+        model = model_at(server)
+        for _ in range(3):
+            with pytest.raises(ModelError):
+                await model.generate(HELLO)
+        assert server.connections == 1
+
+
+async def test_an_idle_connection_that_the_server_closed_is_replaced_unseen():
+    async with raw_server([*answer("200 OK", GOOD, kind="text/event-stream")]) as server:
+        model = model_at(server)
+        await model.generate(HELLO)
+        server.scripts = [[hang_up], [hang_up], server.scripts[0]]
+        assert (await model.generate(HELLO)).message.text == "yes"
+        assert len(server.requests) == 3
+        assert server.connections == 2
+
+
+async def test_a_new_connection_that_is_closed_without_an_answer_is_an_error():
+    async with raw_server([hang_up]) as server:
+        with pytest.raises(ConnectionFailedError, match="closed the connection before it answered"):
+            await model_at(server).generate(HELLO)
+        assert len(server.requests) == 1
+
+
+async def closed(server: RawServer) -> None:
+    """Waits until the server has seen its connections close."""
+    async with asyncio.timeout(2):
+        while server.open:
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("acts", [[stall], [head() + sse(delta(content="a")), stall]])
+async def test_a_cancelled_call_closes_its_connection(acts: list[Any]):
+    async with raw_server(acts) as server:
+        call = asyncio.create_task(model_at(server).generate(HELLO))
+        while not server.requests:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.005)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        server.scripts = [[hang_up]]
+        pool = http._pools[asyncio.get_running_loop()]
+        assert pool.session.connector is not None
+        assert not pool.session.connector._conns
+
+
+async def test_a_reader_that_raises_closes_the_connection():
+    async def sink(_piece: Delta) -> None:
+        raise LookupError("reader")
+
+    async with raw_server([*chunked(sse(delta(content="a")), whole=False), stall]) as server:
+        with pytest.raises(LookupError, match="reader"):
+            await model_at(server).generate(HELLO, sink)
+
+
+@pytest.mark.parametrize(
+    ("acts", "timeouts", "said"),
+    [
+        ([stall], {"first_token_s": SHORT}, "no first token within 0.05 s"),
+        ([head(), stall], {"first_token_s": SHORT}, "no first token within 0.05 s"),
+        (
+            [head() + b": still here\n\n", stall],
+            {"first_token_s": SHORT},
+            "no first token within 0.05 s",
+        ),
+        (
+            [head() + sse(delta(content="a")), stall],
+            {"between_tokens_s": SHORT},
+            "no next token within 0.05 s",
+        ),
+        (
+            [head() + sse(delta(content="a")), stall],
+            {"total_s": SHORT},
+            "no whole reply within 0.05 s",
+        ),
+    ],
+)
+async def test_a_stall_ends_with_a_time_out_that_names_its_limit(
+    acts: list[Any], timeouts: dict[str, float], said: str
+):
+    async with raw_server(acts) as server:
+        with pytest.raises(ModelTimeoutError, match=said) as caught:
+            await model_at(server, **timeouts).generate(HELLO)
+    assert f"raise ModelTimeouts.{next(iter(timeouts))}" in str(caught.value)
+    assert caught.value.usage is None
+
+
+async def test_comments_that_keep_the_connection_alive_are_no_tokens():
+    async def ping_on(writer: asyncio.StreamWriter) -> None:
+        while True:
+            writer.write(b": ping\n\n")
+            await writer.drain()
+            await asyncio.sleep(0.005)
+
+    for start in (head(), head() + sse(delta(content="a"))):
+        async with raw_server([start, ping_on]) as server:
+            model = model_at(server, first_token_s=SHORT, between_tokens_s=SHORT)
+            with pytest.raises(ModelTimeoutError):
+                await model.generate(HELLO)
+
+
+async def test_a_slow_reader_is_not_taken_for_a_slow_model():
+    async def sink(_piece: Delta) -> None:
+        await asyncio.sleep(2 * SHORT)
+
+    stream = sse(delta(content="a"), delta(content="b"), delta("stop"), "[DONE]")
+    limits = {"first_token_s": SHORT, "between_tokens_s": SHORT, "total_s": SHORT}
+    async with raw_server(chunked(stream)) as server:
+        reply = await model_at(server, **limits).generate(HELLO, sink)
+    assert reply.message.text == "ab"
+
+
+async def test_waiting_for_a_connection_is_no_waiting_for_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(http, "_MOST_CONNECTIONS", 0)
+    monkeypatch.setattr(http, "_connection_limit", lambda: 1)
+
+    async def slowly(_writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.03)
+
+    async with raw_server([slowly, *chunked(GOOD)]) as server:
+        model = model_at(server, first_token_s=0.1)
+        replies = await asyncio.gather(*(model.generate(HELLO) for _ in range(6)))
+        assert [reply.message.text for reply in replies] == ["yes"] * 6
+        assert server.connections == 1
+
+
+async def test_a_connection_that_does_not_come_is_a_time_out_that_cost_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    found = asyncio.Event()
+
+    async def slow_look_up(*_args: object, **_kwargs: object) -> list[Any]:
+        await found.wait()
+        return []
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", slow_look_up)
+    model = OpenAIChatModel(
+        "m",
+        base_url="http://models.invalid/v1",
+        timeouts=ModelTimeouts(connect_s=SHORT),
+        advice="is the network up?",
+    )
+    with pytest.raises(ModelTimeoutError) as caught:
+        await model.generate(HELLO)
+    assert str(caught.value) == (
+        "m: no connection to http://models.invalid/v1 within 0.05 s; is the network up?"
+    )
+    assert caught.value.usage == Usage()
+    found.set()
+    while len(asyncio.all_tasks()) > 1:  # the client lets a look-up that began come to its end
+        await asyncio.sleep(0)
+
+
+async def test_a_refused_connection_costs_nothing_and_says_what_to_check():
+    model = OpenAIChatModel("m", base_url="http://127.0.0.1:1/v1", advice="is it running?")
+    with pytest.raises(ConnectionFailedError) as caught:
+        await model.generate(HELLO)
+    assert str(caught.value) == (
+        "m: cannot connect to http://127.0.0.1:1/v1 (Connection refused); is it running?"
+    )
+    assert caught.value.usage == Usage()
+    assert caught.value.status is None
+
+
+async def test_a_host_that_does_not_exist_is_a_failed_connection():
+    model = OpenAIChatModel("m", base_url="http://nowhere.invalid/v1")
+    with pytest.raises(
+        ConnectionFailedError, match=r"cannot connect to http://nowhere\.invalid/v1"
+    ):
+        await model.generate(HELLO)
+
+
+async def test_what_does_not_speak_http_is_an_error():
+    async with raw_server([b"SSH-2.0-OpenSSH_9.7\r\n", hang_up]) as server:
+        with pytest.raises(BadReplyError, match="does not speak HTTP"):
+            await model_at(server).generate(HELLO)
+
+
+async def test_a_redirect_is_not_followed():
+    moved = answer("302 Found", b"", "Location: https://elsewhere.example/v1?key=abc")
+    async with raw_server(moved) as server:
+        with pytest.raises(
+            ModelError, match="redirects to https://elsewhere.example/v1 "
+        ) as caught:
+            await model_at(server).generate(HELLO)
+        assert len(server.requests) == 1
+    assert "set base_url to where it leads" in str(caught.value)
+
+
+async def test_a_large_request_is_sent_whole_and_without_a_warning():
+    request = ModelRequest(messages=[user_message("x" * 3_000_000)])
+    async with raw_server(chunked(GOOD)) as server:
+        await model_at(server).generate(request)
+        assert len(server.body()["messages"][0]["content"]) == 3_000_000
+
+
+async def test_loopback_is_never_reached_through_a_proxy(monkeypatch: pytest.MonkeyPatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    async with raw_server(chunked(GOOD)) as server:
+        assert (await model_at(server).generate(HELLO)).message.text == "yes"
+
+
+async def test_other_hosts_are_reached_through_the_proxy_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    for name in ("NO_PROXY", "no_proxy", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    async with raw_server(chunked(GOOD)) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
+        model = OpenAIChatModel("m", base_url="http://models.invalid/v1")
+        assert (await model.generate(HELLO)).message.text == "yes"
+        first_line = proxy.requests[0].partition(b"\r\n")[0]
+        assert first_line == b"POST http://models.invalid/v1/chat/completions HTTP/1.1"
+
+
+async def test_a_proxy_of_another_kind_is_told(monkeypatch: pytest.MonkeyPatch):
+    for name in ("NO_PROXY", "no_proxy", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "socks5://user:secret@127.0.0.1:1")
+    model = OpenAIChatModel("m", base_url="http://models.invalid/v1")
+    with pytest.raises(ConnectionFailedError, match="socks5://…") as caught:
+        await model.generate(HELLO)
+    assert "secret" not in str(caught.value)
+
+
+async def test_closing_is_harmless_at_any_time_and_the_next_call_opens_anew():
+    await http.aclose()
+    async with raw_server(chunked(GOOD)) as server:
+        model = model_at(server)
+        await model.generate(HELLO)
+        await http.aclose()
+        await http.aclose()
+        assert asyncio.get_running_loop() not in http._pools
+        await model.generate(HELLO)
+        assert server.connections == 2
+
+
+def test_each_event_loop_has_connections_of_its_own_that_end_with_it():
+    async def once() -> int:
+        async with raw_server(chunked(GOOD)) as server:
+            await model_at(server).generate(HELLO)
+            await model_at(server).generate(HELLO)
+            return server.connections
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        before = dict(http._pools)
+        assert [asyncio.run(once()) for _ in range(3)] == [1, 1, 1]
+        assert http._pools == before
+        gc.collect()
+
+
+def test_importing_the_package_and_resolving_a_model_loads_no_http_client():
+    code = """
+import sys
+import untildone
+from untildone.models.providers import resolve_model
+resolve_model("ollama/x")
+heavy = {"aiohttp", "pydantic", "httpx", "click", "litellm", "email.mime"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("value", [0, -1, True, "10", float("nan"), float("inf")])
+def test_a_time_out_that_is_no_positive_number_is_refused(value: Any):
+    with pytest.raises(ConfigError, match=r"ModelTimeouts\.connect_s") as caught:
+        ModelTimeouts(connect_s=value)
+    assert "None to wait without end" in str(caught.value)
