@@ -6,9 +6,10 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from bench.roster import CONTENDERS, HAND, OURS
+from bench.roster import CONTENDERS, HAND, OURS, Contender
 from bench.rounds import Rounds
 from bench.table import NOTES, lines, shortfalls
 from bench.venvs import SetupError, interpreter
@@ -17,12 +18,12 @@ from bench.venvs import SetupError, interpreter
 def main() -> int:
     """Run the bench and print its table. The exit code tells whether it ran, not who won."""
     options = _options()
-    chosen = [c for c in CONTENDERS if c is HAND or not options.only or c.name in options.only]
-    try:
-        rounds = Rounds({contender: interpreter(contender) for contender in chosen})
-    except SetupError as error:
-        print(f"bench: could not set up a contender.\n{error}", file=sys.stderr)
+    wanted = [c for c in CONTENDERS if c is HAND or not options.only or c.name in options.only]
+    interpreters = _set_up(wanted)
+    if OURS in wanted and OURS not in interpreters:
         return 1
+    chosen = list(interpreters)
+    rounds = Rounds(interpreters)
     machine, started = _machine(), time.monotonic()
     scale = 1 if options.quick else 3
     rounds.imports(1 if options.quick else 5)
@@ -38,6 +39,17 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps(rounds.figures.as_json(), indent=1))
     return 0
+
+
+def _set_up(contenders: Sequence[Contender]) -> dict[Contender, Path]:
+    """A Python for each; a contender that cannot be installed is named and left out."""
+    ready: dict[Contender, Path] = {}
+    for contender in contenders:
+        try:
+            ready[contender] = interpreter(contender)
+        except SetupError as error:
+            print(f"bench: {contender.name} is left out, no venv for it.\n{error}", file=sys.stderr)
+    return ready
 
 
 def _options() -> argparse.Namespace:

@@ -36,6 +36,7 @@ from untildone.engine.live import EventQueue, LiveStream
 from untildone.engine.opening import fingerprint_of, query_of, rules_for
 from untildone.engine.record import Recorder
 from untildone.engine.refine import refine
+from untildone.engine.remembering import learn, recall_context, remembers
 from untildone.engine.worker_pool import WorkerPool
 from untildone.models.metered import MeteredModel, ModelPath
 from untildone.policy.fold import fold
@@ -135,7 +136,7 @@ async def _start(entrance: _Entrance, messages: Messages) -> AgentResult:
 
     async def work() -> AgentResult:
         await run.record(started)
-        return await refine(run)
+        return await _recalled_then_refined(run)
 
     return await ended_properly(run, work())
 
@@ -160,8 +161,15 @@ async def _resume(entrance: _Entrance, log: Log, approvals: Approvals) -> AgentR
     for decided in _decisions(run, approvals):
         run.record.note(decided)
     if state.ended is not None:
+        await learn(run, state.ended.reason)
         return give_result(run)
-    return await ended_properly(run, refine(run))
+    return await ended_properly(run, _recalled_then_refined(run))
+
+
+async def _recalled_then_refined(run: Run) -> AgentResult:
+    if run.state.recalled is None and remembers(run):
+        await recall_context(run)
+    return await refine(run)
 
 
 class _Entrance:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from untildone.domain.episodes import Episode
 from untildone.domain.grading import VerifierFeedback
 from untildone.domain.log import LogEvent
 from untildone.domain.requests import DeltaSink, ModelReply, ModelRequest
@@ -118,6 +119,61 @@ class Synthesizer(Protocol):
         self, original_query: str, results: Sequence[AgentResult], queue: Any = None
     ) -> AgentResult:
         """One result whose ``text`` is the merged answer; ``confidence`` None where unknown."""
+        ...
+
+
+class Playbook(Protocol):
+    """What stands in ``procedural_memory``: strategies that worked and ones that did not (S1)."""
+
+    async def load(self, task_tag: str) -> Sequence[Any]:
+        """The entries under a tag."""
+        ...
+
+    def render(self, entries: Sequence[Any]) -> str:
+        """Entries as text for the instructions, ``""`` if there are none."""
+        ...
+
+    async def curate(
+        self,
+        task_tag: str,
+        feedback: VerifierFeedback,
+        trajectory: Sequence[AgentResult],
+        *,
+        model: Any = None,
+    ) -> int:
+        """Learns from a run's graded iterations; gives the number of entries it then has."""
+        ...
+
+
+class Episodes(Protocol):
+    """What stands in ``episodic_memory`` (S1)."""
+
+    async def recall(self, query: str, *, top_k: int | None = None) -> Sequence[Episode]:
+        """Past episodes that matter for a query, the most relevant first."""
+        ...
+
+    async def record(self, episode: Episode) -> None:
+        """Keeps an episode; one with the same ``id`` is replaced."""
+        ...
+
+
+class MemoryProvider(Protocol):
+    """A place for remembered text, by key (S1)."""
+
+    async def store(self, key: str, value: str) -> None:
+        """Keeps a value; what the key had before is replaced."""
+        ...
+
+    async def retrieve(self, key: str) -> str | None:
+        """The value of a key, or None."""
+        ...
+
+    async def search(self, query: str, top_k: int = 5) -> list[tuple[str, str]]:
+        """The ``(key, value)`` pairs that fit a query best, best first."""
+        ...
+
+    async def clear(self) -> None:
+        """Forgets everything."""
         ...
 
 

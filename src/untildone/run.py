@@ -20,7 +20,6 @@ from untildone.domain.errors import (
     LoopConvergedError,
     partial_result,
 )
-from untildone.domain.exits import ExitReason
 from untildone.domain.log import Log
 from untildone.domain.results import AgentResult
 from untildone.domain.stream import StreamEvent, StreamPolicy
@@ -215,7 +214,7 @@ async def search_loop(
     result = await run_agent_loop(
         searcher, [{"role": "user", "content": query}], queue=queue, agent_id=agent_id
     )
-    if not seen and result.exit_reason is not ExitReason.CONVERGED:
+    if not seen and result.confidence is None:
         warnings.warn(
             "search_loop: no iteration set a confidence, so confidence_threshold had no effect;"
             " give the agent a Verifier with an evaluate_fn that sets result.confidence",

@@ -134,15 +134,11 @@ ENDINGS: dict[str, Ending] = {
         _looped(criteria=[broken], on_criterion_error=FAIL),
         ZeroDivisionError,
     ),
-    "error of ours": Ending(
-        ExitReason.ERROR, _failing_second(ServerError("503")), ServerError
-    ),
+    "error of ours": Ending(ExitReason.ERROR, _failing_second(ServerError("503")), ServerError),
     "foreign error": Ending(
         ExitReason.ERROR, _failing_second(ZeroDivisionError("the model")), ZeroDivisionError
     ),
-    "cancelled": Ending(
-        ExitReason.CANCELLED, _failing_second(cancel_self), asyncio.CancelledError
-    ),
+    "cancelled": Ending(ExitReason.CANCELLED, _failing_second(cancel_self), asyncio.CancelledError),
 }
 RETURNED = {name: ending for name, ending in ENDINGS.items() if ending.raises is None}
 RAISED = {name: ending for name, ending in ENDINGS.items() if ending.raises is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +44,7 @@ async def watch(
     async def run() -> None:
         try:
             watched.result = await run_agent(agent, messages or ask(), queue=queue, **options)
-        except BaseException as error:  # noqa: BLE001  whatever it is, the test looks at it
+        except BaseException as error:
             watched.error = error
 
     await asyncio.create_task(run())
@@ -101,6 +101,21 @@ def check_requests(model: ScriptedModel) -> None:
 def answers(messages: Sequence[Mapping[str, Any]]) -> list[str]:
     """The texts of the tool messages, in order."""
     return [message["content"] for message in messages if message["role"] == "tool"]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Lets others work until something is so."""
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came about")
+
+
+async def settle() -> None:
+    """Lets others work on until they have come as far as they can."""
+    for _ in range(50):
+        await asyncio.sleep(0)
 
 
 def other_tasks() -> set[asyncio.Task[Any]]:

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.kit import answers, ask, check_conversation, drained, ended, other_tasks
+from tests.behaviour.kit import (
+    answers,
+    ask,
+    check_conversation,
+    drained,
+    ended,
+    other_tasks,
+    settle,
+    until,
+)
 from tests.behaviour.manifest import requirement
 from untildone import (
     Agent,
@@ -97,15 +106,13 @@ def in_hook(name: str) -> Callable[[Place], Agent]:
     return make
 
 
-def in_judge(**judges: Any) -> Callable[[Place], Agent]:
+def in_judge(name: str) -> Callable[[Place], Agent]:
     def make(place: Place) -> Agent:
-        settings = {
-            name: [place.hang] if name == "criteria" else place.hang
-            for name in judges
-            if name != "verifier"
+        judge: dict[str, Any] = {
+            "criteria": [place.hang],
+            "verifier": Verifier(VerifierConfig(evaluate_fn=place.hang)),
         }
-        if "verifier" in judges:
-            settings["verifier"] = Verifier(VerifierConfig(evaluate_fn=place.hang))
+        settings: dict[str, Any] = {name: judge.get(name, place.hang)}
         loop = LoopConfig(**settings, on_criterion_error=LoopOutcome.FAIL_RUN)
         return Agent("ada", ScriptedModel(["Hm."]), loop_config=loop)
 
@@ -133,10 +140,10 @@ PLACES: dict[str, Callable[[Place], Agent]] = {
     "on_tool_start": in_hook("on_tool_start"),
     "on_tool_end": in_hook("on_tool_end"),
     "approve_tool": in_hook("approve_tool"),
-    "stop_condition": in_judge(stop_condition=True),
-    "convergence_fn": in_judge(convergence_fn=True),
-    "a criterion": in_judge(criteria=True),
-    "the verifier": in_judge(verifier=True),
+    "stop_condition": in_judge("stop_condition"),
+    "convergence_fn": in_judge("convergence_fn"),
+    "a criterion": in_judge("criteria"),
+    "the verifier": in_judge("verifier"),
     "the judging model": in_judging_model,
     "a run inside a tool": in_inner_run,
 }
@@ -200,10 +207,8 @@ async def test_calls_are_answered_also_where_the_run_waited_for_a_reader(maxsize
     agent = Agent("ada", ScriptedModel([reply("Hm.", calls), "Ok."]), tools=[fine])
     queue: asyncio.Queue[Any] = asyncio.Queue(maxsize)
     run = asyncio.create_task(run_agent(agent, ask(), queue=queue))
-    while not queue.full():
-        await asyncio.sleep(0)
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await until(queue.full)
+    await settle()
     run.cancel()
     with pytest.raises(asyncio.CancelledError) as caught:
         await run
@@ -276,11 +281,14 @@ async def test_a_cancelled_run_does_not_wait_for_a_sync_tool_and_hears_nothing_o
 @requirement("cancel.everywhere")
 async def test_a_timeout_around_a_run_cancels_it():
     place = Place()
-    with pytest.raises(TimeoutError):
+
+    async def in_time() -> None:
         async with asyncio.timeout(None) as limit:
-            run = run_agent(in_batch(place), ask())
             asyncio.get_running_loop().call_soon(limit.reschedule, 0)
-            await run
+            await run_agent(in_batch(place), ask())
+
+    with pytest.raises(TimeoutError):
+        await in_time()
     assert place.left == 2
     assert other_tasks() == set()
 
@@ -294,11 +302,14 @@ async def test_a_task_group_around_runs_cancels_them_all():
             await place.reached.wait()
         raise KeyError
 
-    with pytest.raises(ExceptionGroup) as caught:
+    async def together() -> None:
         async with asyncio.TaskGroup() as group:
             for place in places:
                 group.create_task(run_agent(in_batch(place), ask()))
             group.create_task(fail())
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await together()
     assert [type(error) for error in caught.value.exceptions] == [KeyError]
     assert [place.left for place in places] == [2] * 5
     assert other_tasks() == set()

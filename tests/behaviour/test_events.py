@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.behaviour.endings import ENDINGS, RAISED, RETURNED, Ending, each
-from tests.behaviour.kit import ask, drained, ended, watch
+from tests.behaviour.kit import ask, drained, ended, settle, until, watch
 from tests.behaviour.manifest import requirement
 from untildone import (
     Agent,
@@ -124,10 +124,8 @@ async def test_cancelling_ends_a_full_queue_whose_reader_has_left(maxsize: int, 
     run = asyncio.create_task(run_agent(spinning(), ask(), queue=queue))
     for _ in range(taken):
         assert await queue.get() is not None
-    while not queue.full():
-        await asyncio.sleep(0)
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await until(queue.full)
+    await settle()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
@@ -188,8 +186,7 @@ async def test_a_full_queue_holds_the_run_until_there_is_room():
     agent = Agent("ada", model, tools=[look], max_turns=10**6)
     queue: Queue = asyncio.Queue(2)
     run = asyncio.create_task(run_agent(agent, ask(), queue=queue))
-    for _ in range(200):
-        await asyncio.sleep(0)
+    await settle()
     # AGENT_START and the first TEXT_DELTA are in, TOOL_CALL waits: the first turn goes no further.
     assert len(model.requests) == 1
     run.cancel()
@@ -266,7 +263,7 @@ async def test_a_run_inside_a_run_does_not_end_the_queue_of_the_outer_one(place:
     async def nest() -> str:
         try:
             return (await run_agent(ENDINGS[inner].agent(), ask(), queue=queue)).text
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             return str(error)
 
     result = await run_agent(around(nest, place, queue), ask(), queue=queue)
@@ -307,7 +304,7 @@ async def test_a_run_inside_a_run_with_a_queue_of_its_own_ends_that(place: str, 
         queue: Queue = asyncio.Queue()
         try:
             await run_agent(ENDINGS[inner].agent(), ask(), queue=queue)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             return str(error)
         finally:
             own.append(drained(queue))
@@ -431,7 +428,11 @@ async def test_every_event_can_be_sent_as_json_and_as_sse(ending: Ending):
 @requirement("events.shape")
 def test_a_stream_event_is_made_of_kind_data_and_agent_id():
     event = StreamEvent(EventType.TEXT_DELTA, {"chunk": "two\nlines"}, "ada")
-    assert (event.event, event.data, event.agent_id) == ("text_delta", {"chunk": "two\nlines"}, "ada")
+    assert (event.event, event.data, event.agent_id) == (
+        "text_delta",
+        {"chunk": "two\nlines"},
+        "ada",
+    )
     assert event.to_sse().count("\n") == 3
 
 
@@ -699,9 +700,7 @@ async def test_a_retried_stream_says_how_much_a_reader_must_drop(texts, discarde
 async def test_so_does_one_that_another_model_takes_over():
     model = Breaking("Half a", "Half of", answer=None)
     chain = FallbackChain([ScriptedModel(["A whole."], name="second")])
-    agent = Agent(
-        "ada", model, retry_policy=RetryPolicy(max_retries=1), fallback_chain=chain
-    )
+    agent = Agent("ada", model, retry_policy=RetryPolicy(max_retries=1), fallback_chain=chain)
     watched = await watch(agent, clock=FakeClock())
     (fallback,) = watched.data(EventType.FALLBACK_TRIGGERED)
     assert fallback["discard_chars"] == 7
@@ -741,7 +740,7 @@ async def unwatched(agent: Agent) -> tuple[AgentResult | None, BaseException | N
     task = asyncio.create_task(run_agent(agent, ask()))
     try:
         return await task, None
-    except BaseException as error:  # noqa: BLE001
+    except BaseException as error:
         return None, error
 
 

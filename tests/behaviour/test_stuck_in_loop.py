@@ -269,7 +269,7 @@ async def test_passing_errors_have_a_limit_of_their_own(text: str):
 
 @requirement("stuck.near-duplicates")
 async def test_nearly_equal_queries_with_an_equal_result_are_nudged_after_the_sixth():
-    words = "auth code login page form session token cookie user name pass phrase".split()
+    words = ["auth", "code", "login", "page", "form", "session", "token", "cookie", "user", "name"]
     queries = [{"where": " ".join(words[:n])} for n in range(1, len(words) + 1)]
 
     async def look(where: str) -> str:
@@ -277,7 +277,7 @@ async def test_nearly_equal_queries_with_an_equal_result_are_nudged_after_the_si
 
     model = asking(queries)
     result = await run_agent(agent(model, look), ask())
-    # The first of the twelve has a half of the second's words; from there each has one more.
+    # Each has the words of the one before it and one more.
     assert nudged_after(model) == [6]
     assert result.exit_reason is ExitReason.SATISFIED
 

@@ -209,7 +209,9 @@ async def test_a_satisfied_run_does_not_raise():
 
 @requirement("turns.retry-same-turn")
 async def test_a_retried_call_is_the_same_turn():
-    model = ScriptedModel([ServerError("503", usage=Usage()), ServerError("502", usage=Usage()), "Hi."])
+    model = ScriptedModel(
+        [ServerError("503", usage=Usage()), ServerError("502", usage=Usage()), "Hi."]
+    )
     agent = Agent("ada", model, max_turns=1, retry_policy=RetryPolicy(max_retries=2))
     result = await run_agent(agent, ask(), clock=FakeClock())
     assert (result.turns, result.exit_reason) == (1, ExitReason.SATISFIED)

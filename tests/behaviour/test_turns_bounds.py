@@ -65,7 +65,9 @@ async def test_each_bound_bounds_its_own_loop():
 
     model = ScriptedModel(lambda seen: reply(None, call("look", n=seen.index)))
     loop = LoopConfig(max_iterations=3)
-    result = await run_agent(Agent("ada", model, tools=[look], max_turns=2, loop_config=loop), ask())
+    result = await run_agent(
+        Agent("ada", model, tools=[look], max_turns=2, loop_config=loop), ask()
+    )
     assert (len(model.requests), result.loop_iterations) == (6, 3)
     assert result.exit_reason is ExitReason.MAX_ITERATIONS
 
@@ -212,9 +214,7 @@ def refused(name: str, build: Callable[[Any], Any], value: Any) -> ConfigError:
 
 
 @requirement("bounds.counts", "bounds.no-unlimited")
-@pytest.mark.parametrize(
-    ("name", "build", "value"), cases(COUNTS, [0, -1, None, 0.5, 2.0, *NEVER])
-)
+@pytest.mark.parametrize(("name", "build", "value"), cases(COUNTS, [0, -1, None, 0.5, 2.0, *NEVER]))
 def test_a_count_that_is_no_whole_number_of_one_or_more_is_refused(name, build, value):
     assert "1 or more" in str(refused(name, build, value))
 
@@ -227,9 +227,7 @@ def test_one_and_more_are_counts(name: str, value: int):
 
 
 @requirement("bounds.thresholds")
-@pytest.mark.parametrize(
-    ("name", "build", "value"), cases(SHARES, [-0.01, 1.01, 80, None, *NEVER])
-)
+@pytest.mark.parametrize(("name", "build", "value"), cases(SHARES, [-0.01, 1.01, 80, None, *NEVER]))
 def test_a_threshold_outside_zero_to_one_is_refused(name, build, value):
     assert "[0, 1]" in str(refused(name, build, value))
 
@@ -326,23 +324,6 @@ def test_an_agent_needs_a_name(name: Any):
 def test_an_agent_needs_a_model(model: Any):
     with pytest.raises(ConfigError, match="model"):
         Agent("ada", model)
-
-
-@requirement("bounds.bad-input")
-def test_what_has_no_machinery_yet_is_refused_and_never_ignored():
-    for name in ("memory", "procedural_memory", "episodic_memory", "procedural_task_tag"):
-        settings: dict[str, Any] = {name: object()}
-        with pytest.raises(ConfigError, match=name):
-            Agent("ada", MODEL, **settings)
-    for name, value in {
-        "branches": 2,
-        "auto_extract_skill": True,
-        "procedural_memory": object(),
-        "episodic_memory": object(),
-    }.items():
-        settings = {name: value}
-        with pytest.raises(ConfigError, match=name):
-            LoopConfig(**settings)
 
 
 @requirement("bounds.bad-input")

@@ -1,15 +1,18 @@
 """How runs end: which exits are returned, which are raised, and that the end is the end."""
 
 import asyncio
+import inspect
 from typing import Any
 
 import pytest
 
 from tests.behaviour.endings import ENDINGS, RAISED, RETURNED, Ending, each
-from tests.behaviour.kit import ask, check_conversation, watch
+from tests.behaviour.kit import ask, check_conversation, drained, ended, settle, until, watch
 from tests.behaviour.manifest import requirement
 from untildone import (
     Agent,
+    AgentResult,
+    EventType,
     ExitReason,
     LoopConfig,
     LoopConvergedError,
@@ -22,6 +25,8 @@ from untildone import (
     event_to_dict,
     partial_result,
     run_agent,
+    run_agent_loop,
+    run_agent_sync,
 )
 from untildone.testing import EventLog, ScriptedModel, call, reply
 
@@ -68,8 +73,7 @@ async def test_after_the_end_nothing_is_logged_and_the_end_is_logged_once(ending
     log = EventLog()
     await watch(ending.agent(), log=log)
     count = len(log)
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await settle()
     assert len(log) == count
     kinds = [event_to_dict(event)["type"] for event in log]
     assert kinds.count("RunEnded") == 1
@@ -82,6 +86,22 @@ async def test_an_unsatisfied_run_has_s3s_error_type():
     assert isinstance(watched.error, LoopUnsatisfiedError)
     assert watched.error.error_type == "loop_unsatisfied"
     assert watched.events[-1].data["error_type"] == "loop_unsatisfied"
+
+
+@requirement("exits.named-everywhere", "events.done-or-error")
+@pytest.mark.parametrize("with_result", [False, True])
+async def test_a_run_that_a_predicate_ended_by_raising_is_done_with_that_reason(with_result: bool):
+    def accept(result: AgentResult) -> bool:
+        raise LoopConvergedError(AgentResult("ada", "mine") if with_result else None)
+
+    loop = LoopConfig(convergence_fn=accept)
+    watched = await watch(Agent("ada", ScriptedModel(["Hi."]), loop_config=loop))
+    assert isinstance(watched.error, LoopConvergedError)
+    assert watched.error.result is not None
+    assert watched.error.result.text == ("mine" if with_result else "Hi.")
+    assert watched.events[-1].event is EventType.DONE
+    assert watched.events[-1].data["exit_reason"] == "stop_condition"
+    assert watched.error.result.exit_reason is ExitReason.STOP_CONDITION
 
 
 # ── Terminal is terminal ─────────────────────────────────────────────────────────────────────────
@@ -158,10 +178,8 @@ async def test_a_cancellation_that_comes_after_the_end_does_not_change_how_it_en
     log = EventLog()
     task = asyncio.create_task(run_agent(agent, ask(), queue=queue, log=log))
     taken = [await queue.get(), await queue.get()]
-    while not (queue.full() and event_to_dict(log[len(log) - 1])["type"] == "RunEnded"):
-        await asyncio.sleep(0)
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await until(lambda: queue.full() and event_to_dict(log[len(log) - 1])["type"] == "RunEnded")
+    await settle()
     task.cancel()
     with pytest.raises(asyncio.CancelledError) as caught:
         await task
@@ -172,3 +190,56 @@ async def test_a_cancellation_that_comes_after_the_end_does_not_change_how_it_en
     assert rest[-1] is None
     assert [event.event for event in taken] == ["agent_start", "text_delta"]
     assert all(event.data.get("exit_reason") in (None, "satisfied") for event in rest[:-1])
+
+
+# ── Doors ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@requirement("doors.sync")
+@each(ENDINGS)
+def test_the_sync_door_returns_and_raises_the_same(ending: Ending):
+    if ending is ENDINGS["cancelled"]:
+        return  # its model cancels the task it runs in, which here is all there is
+    if ending.raises is None:
+        result = run_agent_sync(ending.agent(), ask())
+    else:
+        with pytest.raises(ending.raises) as caught:
+            run_agent_sync(ending.agent(), ask())
+        result = partial_result(caught.value)
+    assert result is not None
+    assert (result.exit_reason, result.text) == (ending.reason, ending.text)
+
+
+@requirement("doors.sync")
+async def test_the_sync_door_works_in_a_tool_that_runs_in_a_thread():
+    def delegate() -> str:
+        return run_agent_sync(ENDINGS["satisfied"].agent(), ask()).text
+
+    agent = Agent("outer", ScriptedModel([reply(None, call("delegate")), "Ok."]), tools=[delegate])
+    watched = await watch(agent)
+    assert watched.result is not None
+    assert watched.result.tool_calls[0]["result"] == "Hi."
+    assert (watched.result.input_tokens, watched.result.output_tokens) == (30, 15)
+
+
+@requirement("doors.s1-signature")
+@pytest.mark.parametrize("door", [run_agent, run_agent_loop])
+def test_the_doors_take_what_s1s_take(door: Any):
+    parameters = inspect.signature(door).parameters
+    assert list(parameters)[:5] == ["agent", "messages", "tool_defs", "queue", "agent_id"]
+    assert [parameters[name].default for name in ("tool_defs", "queue", "agent_id")] == [None] * 3
+    assert parameters["max_sync_tools"].default == 32
+
+
+@requirement("doors.s1-signature")
+async def test_s1s_call_by_keyword_runs_without_a_loop_config_as_one_agent_run():
+    queue: asyncio.Queue[Any] = asyncio.Queue()
+    result = await run_agent_loop(
+        agent=Agent("drafter", ScriptedModel(["A draft."])),
+        messages=ask("Draft an executive summary"),
+        tool_defs=None,
+        queue=queue,
+        agent_id="drafter",
+    )
+    assert (result.text, result.loop_iterations) == ("A draft.", 0)
+    assert ended(drained(queue))[-1].data["exit_reason"] == "satisfied"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.behaviour.endings import ENDINGS, RAISED, RETURNED, Ending, each
-from tests.behaviour.kit import ask, other_tasks, watch
+from tests.behaviour.kit import ask, other_tasks, settle, until, watch
 from tests.behaviour.manifest import requirement
 from untildone import (
     Agent,
@@ -63,9 +63,13 @@ async def test_what_a_run_raises_is_raised_after_its_error_event(ending: Ending)
     events: list[StreamEvent] = []
     stream = stream_agent(ending.agent(), ask())
     assert ending.raises is not None
-    with pytest.raises(ending.raises) as caught:
+
+    async def read() -> None:
         async for event in stream:
             events.append(event)  # noqa: PERF401  what came before the exception is looked at
+
+    with pytest.raises(ending.raises) as caught:
+        await read()
     assert events[-1].event is EventType.ERROR
     assert stream.result is not None
     assert stream.result is partial_result(caught.value)
@@ -119,10 +123,14 @@ async def test_leaving_the_context_early_cancels_the_work_and_waits_for_it():
 @requirement("stream.context-manager", "stream.leaving-cancels")
 async def test_so_does_an_exception_in_the_context():
     work = Work()
-    with pytest.raises(KeyError):
+
+    async def fail() -> None:
         async with stream_agent(work.agent, ask()):
             await work.begun.wait()
             raise KeyError
+
+    with pytest.raises(KeyError):
+        await fail()
     assert work.cleaned_up.is_set()
     assert other_tasks() == set()
 
@@ -163,10 +171,22 @@ async def test_aclose_ends_the_work_though_the_buffer_is_full():
     calls = -1
     while calls != len(model.requests):  # until nobody reads, so nothing moves
         calls = len(model.requests)
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await settle()
     assert 1 < calls < 10**4
     await stream.aclose()
+    assert other_tasks() == set()
+
+
+@requirement("stream.aclose")
+async def test_aclose_ends_the_loop_of_another_reader_without_cancelling_it():
+    work = Work()
+    stream = stream_agent(work.agent, ask())
+    reader = asyncio.create_task(collected(stream))
+    await work.begun.wait()
+    await stream.aclose()
+    kinds = [event.event for event in await reader]
+    assert kinds[:3] == [EventType.AGENT_START, EventType.TEXT_DELTA, EventType.TOOL_CALL]
+    assert work.cleaned_up.is_set()
     assert other_tasks() == set()
 
 
@@ -218,8 +238,7 @@ async def test_a_stream_left_after_its_run_failed_leaves_nothing_behind():
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     async with stream_agent(ENDINGS["foreign error"].agent(), ask()) as stream:
         await anext(stream)
-        while other_tasks():
-            await asyncio.sleep(0)
+        await until(lambda: not other_tasks())
     del stream
     gc.collect()
     await asyncio.sleep(0)

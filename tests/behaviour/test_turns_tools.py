@@ -303,7 +303,12 @@ async def test_a_call_of_an_agent_without_tools_is_answered_too():
 
 @requirement("tools.unknown-tool", "tools.answered-once")
 async def test_beside_a_call_that_runs_nothing_the_others_run(wipe, wiped):
-    calls = [call("whipe"), call("wipe", path="/a"), call("wipe", _raw="["), call("wipe", path="/b")]
+    calls = [
+        call("whipe"),
+        call("wipe", path="/a"),
+        call("wipe", _raw="["),
+        call("wipe", path="/b"),
+    ]
     result = await batch(*calls, tools=[wipe])
     assert sorted(each["path"] for each in wiped) == ["/a", "/b"]
     assert [each["is_error"] for each in result.tool_calls] == [True, False, True, False]
@@ -481,7 +486,9 @@ async def test_tools_are_discovered_once_a_run_not_once_an_iteration():
     asked: list[int] = []
     for iterations in (1, 4):
         counting = CountingTool()
-        model = ScriptedModel(lambda seen: reply("", call("look", n=seen.index)) if seen.index % 2 else "ok")
+        model = ScriptedModel(
+            lambda seen: reply("", call("look", n=seen.index)) if seen.index % 2 else "ok"
+        )
         loop = LoopConfig(max_iterations=iterations)
         agent = Agent("ada", model, tools=[counting], loop_config=loop)
         result = await run_agent(agent, ask())
@@ -491,9 +498,7 @@ async def test_tools_are_discovered_once_a_run_not_once_an_iteration():
 
 
 @requirement("tools.tool-defs")
-@pytest.mark.parametrize(
-    ("given", "offered"), [(None, ["own"]), ([], []), (["other"], ["other"])]
-)
+@pytest.mark.parametrize(("given", "offered"), [(None, ["own"]), ([], []), (["other"], ["other"])])
 async def test_tool_defs_replace_the_agents_tools_and_none_means_its_own(given, offered):
     async def own() -> str: ...
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -27,9 +27,12 @@ def look(where: str) -> str:
 """
 
 
-def untildone(*args: str, stdin: str | bytes | None = "", env: dict[str, str | None] | None = None):
+Environment = Mapping[str, str | None]
+
+
+def untildone(*args: str, stdin: str | bytes = "", env: Environment | None = None) -> Result:
     """Runs the command in this process, from the command line to the exit status."""
-    settings = {"UNTILDONE_MODEL": None} | (env or {})
+    settings: dict[str, str | None] = {"UNTILDONE_MODEL": None, **(env or {})}
     result = CliRunner(env=settings).invoke(cli, list(args), input=stdin)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -45,7 +48,8 @@ def process(*args: str, **settings: Any) -> "subprocess.CompletedProcess[str]":
         encoding="utf-8",
         check=False,
         timeout=60,
-        **({"stdin": subprocess.DEVNULL} | settings),
+        stdin=subprocess.DEVNULL,
+        **settings,
     )
 
 
@@ -69,10 +73,10 @@ def json_lines(result: Result) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def without_provider_settings() -> dict[str, str | None]:
+def without_provider_settings(**given: str) -> dict[str, str | None]:
     """An environment in which no provider is configured."""
     ends = ("_API_KEY", "_BASE_URL", "_API_TOKEN", "_HOST")
-    return {name: None for name in os.environ if name.endswith(ends)}
+    return {**{name: None for name in os.environ if name.endswith(ends)}, **given}
 
 
 # ── A provider ───────────────────────────────────────────────────────────────────────────────────
@@ -129,7 +133,7 @@ def provider(*answers: tuple[int, bytes]) -> Iterator[Provider]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format, *args):
+        def log_message(self, format: str, *args: object):  # noqa: A002
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

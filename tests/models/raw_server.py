@@ -22,6 +22,7 @@ class RawServer:
     connections: int = 0
     open: int = 0
     port: int = 0
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def url(self) -> str:
@@ -37,6 +38,7 @@ class RawServer:
         try:
             while request := await _request(reader):
                 self.requests.append(request)
+                self.asked.set()
                 for act in self.scripts[min(len(self.requests), len(self.scripts)) - 1]:
                     if isinstance(act, bytes):
                         writer.write(act)

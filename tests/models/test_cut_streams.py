@@ -1,4 +1,4 @@
-"""A recorded reply cut at every byte: no hang, never a wrong text as success, a typed error else."""
+"""A recorded reply cut at every byte: never a hang, never a wrong text, else a typed error."""
 
 from __future__ import annotations
 

@@ -98,19 +98,11 @@ async def test_a_new_connection_that_is_closed_without_an_answer_is_an_error():
         assert len(server.requests) == 1
 
 
-async def closed(server: RawServer) -> None:
-    """Waits until the server has seen its connections close."""
-    async with asyncio.timeout(2):
-        while server.open:
-            await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize("acts", [[stall], [head() + sse(delta(content="a")), stall]])
 async def test_a_cancelled_call_closes_its_connection(acts: list[Any]):
     async with raw_server(acts) as server:
         call = asyncio.create_task(model_at(server).generate(HELLO))
-        while not server.requests:
-            await asyncio.sleep(0)
+        await server.asked.wait()
         await asyncio.sleep(0.005)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -226,8 +218,8 @@ async def test_a_connection_that_does_not_come_is_a_time_out_that_cost_nothing(
     )
     assert caught.value.usage == Usage()
     found.set()
-    while len(asyncio.all_tasks()) > 1:  # the client lets a look-up that began come to its end
-        await asyncio.sleep(0)
+    # The client lets a look-up that began come to its end.
+    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
 
 
 async def test_a_refused_connection_costs_nothing_and_says_what_to_check():
@@ -259,7 +251,7 @@ async def test_a_redirect_is_not_followed():
     moved = answer("302 Found", b"", "Location: https://elsewhere.example/v1?key=abc")
     async with raw_server(moved) as server:
         with pytest.raises(
-            ModelError, match="redirects to https://elsewhere.example/v1 "
+            ModelError, match=r"redirects to https://elsewhere\.example/v1 "
         ) as caught:
             await model_at(server).generate(HELLO)
         assert len(server.requests) == 1

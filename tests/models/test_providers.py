@@ -72,7 +72,7 @@ def test_each_provider_has_its_address_and_its_key(
     assert isinstance(model, OpenAIChatModel)
     assert model.base_url == base_url
     provider = {"google": "gemini", "llama.cpp": "llamacpp"}.get(
-        text.split("/")[0], text.split("/")[0]
+        text.split("/", maxsplit=1)[0], text.split("/", maxsplit=1)[0]
     )
     assert model.name == f"{provider}/{text.partition('/')[2]}"
     assert model._fields["model"] == text.partition("/")[2]

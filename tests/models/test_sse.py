@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,7 +58,7 @@ def test_a_stream_gives_its_data_payloads(stream: bytes, expected: list[str]):
 def test_where_a_stream_is_cut_changes_nothing(events: list[str], line_end: str, cuts: list[int]):
     stream = "".join(f"data: {text}{line_end}{line_end}" for text in events).encode()
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
-    pieces = [stream[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [stream[a:b] for a, b in itertools.pairwise(edges)]
     assert payloads(*pieces) == events
 
 

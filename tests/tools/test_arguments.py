@@ -322,6 +322,21 @@ def test_a_users_own_check_that_breaks_is_a_refusal_too():
     assert "The arguments do not fit" in refusal(take, '{"number": 3}')
 
 
+def test_a_users_own_check_that_uses_pydantic_inside():
+    def strictly(value: str) -> str:
+        try:
+            Item.model_validate_json(value)
+        except ValueError as error:
+            raise ValueError(str(error)) from None
+        return value
+
+    def take(item: Annotated[str, AfterValidator(strictly)]): ...
+
+    text = refusal(take, '{"item": "{}"}')
+    assert "`item` does not fit (1 validation error for Item" in text
+    assert "http" not in text
+
+
 def test_extra_keyword_arguments_do_not_stand_in_for_named_ones():
     def call(first: int, **extra: int): ...
 

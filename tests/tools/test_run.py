@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import functools
+import math
 import threading
 from typing import Any
 
@@ -101,6 +102,7 @@ async def test_bound_methods_callable_objects_partials_and_lambdas(offload):
         "tea taxed",
         "TEA",
     ]
+    assert await call(math.sqrt, '{"x": 9}', offload) == "3.0"
     assert await call(functools.partial(join, "a"), '{"right": "b"}', offload) == "ab"
     assert await call(functools.partial(join, right="b"), '{"left": "a"}', offload) == "ab"
     assert await call(functools.partial(shop.order, "tea"), "{}", offload) == "tea from Ann's"

@@ -7,6 +7,7 @@ import decimal
 import enum
 import functools
 import gc
+import math
 import pathlib
 import sqlite3
 import sys
@@ -17,7 +18,7 @@ from typing import Annotated, Any, Literal, Optional
 
 import pytest
 from pydantic import BaseModel, Field
-from typing_extensions import TypedDict
+from typing_extensions import TypeAliasType, TypedDict
 
 from untildone.domain.errors import ConfigError
 from untildone.tools import as_tool, tool
@@ -73,6 +74,8 @@ class Point:
     y: int = 0
 
 
+Value = typing.TypeVar("Value")
+MaybeInt = TypeAliasType("MaybeInt", int | None)
 ORIGIN = Point(1, 2)
 
 
@@ -271,6 +274,22 @@ def test_a_default_of_none_admits_null():
     }
 
 
+def test_what_admits_null_already_stays_as_it_is():
+    def find(
+        mode: Literal["a", None] = None,  # noqa: PYI061
+        limit: Annotated[int | None, Field(ge=1)] = None,
+        value: Value = None,  # pyright: ignore[reportInvalidTypeVarUse]
+        alias: MaybeInt = None,
+    ): ...
+
+    assert properties(find) == {
+        "mode": {"enum": ["a", None], "default": None},
+        "limit": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}], "default": None},
+        "value": {"default": None},
+        "alias": {"$ref": "#/$defs/MaybeInt", "default": None},
+    }
+
+
 def test_defaults_in_the_form_of_json_where_they_have_one():
     missing = object()
 
@@ -461,6 +480,11 @@ def test_the_default_of_the_signature_wins_over_the_one_of_a_field():
 
     assert properties(run)["value"] == {"type": "integer", "minimum": 0, "default": 5}
     assert as_tool(run).parse("{}").get("value", 5) == 5
+
+
+def test_builtins_that_say_what_they_take():
+    assert parameters(math.sqrt)["required"] == ["x"]
+    assert parameters(math.sqrt) == parameters(math.sqrt)
 
 
 def test_functions_that_are_gone_leave_nothing_behind():

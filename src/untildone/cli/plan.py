@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from untildone.agent import CODING, SIMPLE, Agent, LoopConfig, RetryPolicy
+from untildone.assembly import collect, resolve
 from untildone.cli.until import Surroundings, Until, read_until
 from untildone.cli.user_code import load_agent, load_tools
 from untildone.domain.errors import ConfigError
@@ -63,6 +64,8 @@ def plan_run(options: RunOptions) -> Plan:
         loop_config=_loop(agent.loop_config, untils, options),
     )
     _check_models(agent, options)
+    for tool in collect(agent.tools).values():
+        _ = tool.spec  # made on first use: a function that cannot be a tool is told of here
     return Plan(agent=agent, untils=untils)
 
 
@@ -130,10 +133,8 @@ def _loop(
 
 def _check_models(agent: Agent, options: RunOptions) -> None:
     """Wrong strings and missing keys are told before anything runs, the judge's too."""
-    from untildone.models.providers import resolve_model
-
-    resolve_model(agent.model)
+    resolve(agent.model)
     if options.judge_model is not None:
         if not any(text.lower().startswith("judge:") for text in options.until):
             raise ConfigError("--judge-model has no effect without --until judge:TEXT")
-        resolve_model(options.judge_model)
+        resolve(options.judge_model)

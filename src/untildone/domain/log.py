@@ -51,6 +51,43 @@ class RunStarted:
 
 
 @dataclass(slots=True)
+class ContextRecalled:
+    """What memories added to the instructions, once a run and before its first model call."""
+
+    at: At
+    text: str
+    episodes: int = 0
+    memories: int = 0
+
+
+@dataclass(slots=True)
+class EpisodeRecorded:
+    """The iteration was put into episodic memory."""
+
+    at: At
+    outcome: str
+    score: float | None
+
+
+@dataclass(slots=True)
+class PlaybookCurated:
+    """The playbook learned from the run; ``entries`` is how many it has now."""
+
+    at: At
+    task_tag: str
+    entries: int
+
+
+@dataclass(slots=True)
+class SkillDistilled:
+    """The run became a skill."""
+
+    at: At
+    name: str
+    score: float
+
+
+@dataclass(slots=True)
 class IterationStarted:
     """An iteration of the refine loop begins."""
 
@@ -322,6 +359,10 @@ LogEvent = (
     | Nudged
     | OutputJudged
     | NestedRunEnded
+    | ContextRecalled
+    | EpisodeRecorded
+    | PlaybookCurated
+    | SkillDistilled
     | RunStarted
     | RunEnded
     | ApprovalRequested

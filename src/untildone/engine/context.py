@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +37,7 @@ class Run:
         offload: Runs blocking functions in the run's pool.
         output: Reads replies as the agent's ``response_model``, if it has one.
         synthesizer: Merges candidates, where nothing grades them.
+        distil: Makes a skill of the run from its tag and query, and gives its name.
         spent_before: What a resumed run had cost before it was resumed.
         failure: What a judge raised, while it is needed to end the run.
         branch_failures: What candidates of the current iteration raised, by index.
@@ -56,6 +57,7 @@ class Run:
     offload: Offload
     output: OutputReader | None = None
     synthesizer: Synthesizer | None = None
+    distil: Callable[[str, str], Awaitable[str]] | None = None
     spent_before: Usage = NO_USAGE
     failure: BaseException | None = None
     branch_failures: dict[int, BaseException] = field(default_factory=dict[int, BaseException])

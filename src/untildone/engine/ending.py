@@ -18,6 +18,7 @@ from untildone.domain.exits import ExitReason
 from untildone.domain.log import RunEnded
 from untildone.domain.results import AgentResult
 from untildone.engine.context import Run
+from untildone.engine.remembering import learn, record_episode
 from untildone.engine.tool_calls import answer_the_rest
 from untildone.policy.outcome import final_result, update_totals
 
@@ -25,7 +26,10 @@ from untildone.policy.outcome import final_result, update_totals
 async def end_run(run: Run, reason: ExitReason) -> AgentResult:
     """Records the end for ``reason`` and gives the result, or raises what the reason calls for."""
     error = _error_text(run, reason)
+    if run.loop is None and reason is not ExitReason.AWAITING_APPROVAL:
+        await record_episode(run, None)
     await run.record(RunEnded(run.at(), reason, error))
+    await learn(run, reason)
     return give_result(run)
 
 

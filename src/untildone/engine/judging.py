@@ -17,6 +17,7 @@ from untildone.domain.log import At, CriterionJudged, Graded, PredicateJudged
 from untildone.domain.results import AgentResult
 from untildone.engine.cancellation import is_being_cancelled
 from untildone.engine.context import Run
+from untildone.engine.remembering import record_episode
 from untildone.policy.feedback import grade_in_words
 from untildone.policy.grading import checked_confidence, graded, judged
 from untildone.policy.iteration import decide_failed
@@ -150,11 +151,11 @@ async def fail_judging(run: Run, name: str, index: int | None, error: BaseExcept
         run.state.iteration,
         describe(error),
     )
-    await run.record(
-        decide_failed(
-            run.state, run.loop_rules, run.at(), name=name, index=index, error=describe(error)
-        )
+    ended = decide_failed(
+        run.state, run.loop_rules, run.at(), name=name, index=index, error=describe(error)
     )
+    await record_episode(run, ended)
+    await run.record(ended)
 
 
 def _name_of(loop: LoopConfig, step: Judgement) -> tuple[str, int | None]:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from untildone.domain.log import (
     AgentRunEnded,
     ApprovalRequested,
     BranchSelected,
+    ContextRecalled,
+    EpisodeRecorded,
     Graded,
     IterationEnded,
     IterationStarted,
     LogEvent,
     ModelCallReplied,
     Nudged,
+    PlaybookCurated,
     RunStarted,
+    SkillDistilled,
     ToolFinished,
 )
 from untildone.domain.messages import ToolCall
@@ -31,6 +37,8 @@ from untildone.domain.requests import (
 from untildone.domain.stream import EventType, StreamEvent
 from untildone.policy.outcome import shown_arguments
 from untildone.policy.state import RunState
+
+_log = logging.getLogger("untildone")
 
 EventQueue = asyncio.Queue[Any]
 """Holds ``StreamEvent``s and, last, ``None``."""
@@ -73,9 +81,9 @@ class LiveStream:
 
     async def end(self, kind: EventType, data: dict[str, Any]) -> None:
         """Shows the last event, DONE or ERROR, then the end mark."""
-        await self._queue.put(StreamEvent(kind, data, self._agent_id))
+        await self._put(kind, data)
         self._last_shown = True
-        await self._queue.put(None)
+        await self._give(None)
         self._ended = True
 
     def end_now(self, kind: EventType, data: dict[str, Any]) -> None:
@@ -89,13 +97,24 @@ class LiveStream:
         last = [] if self._last_shown else [StreamEvent(kind, data, self._agent_id)]
         if self._queue.maxsize == 1:
             last = []
-        for item in (*last, None):
-            while self._queue.full():
-                self._queue.get_nowait()
-            self._queue.put_nowait(item)
+        with suppress(Exception):
+            for item in (*last, None):
+                while self._queue.full():
+                    self._queue.get_nowait()
+                self._queue.put_nowait(item)
 
     async def _put(self, kind: EventType, data: dict[str, Any]) -> None:
-        await self._queue.put(StreamEvent(kind, data, self._agent_id))
+        await self._give(StreamEvent(kind, data, self._agent_id))
+
+    async def _give(self, item: StreamEvent | None) -> None:
+        """Into the queue; one that refuses, such as one its reader shut down, costs no answer."""
+        if self._ended:
+            return
+        try:
+            await self._queue.put(item)
+        except Exception:
+            self._ended = True
+            _log.warning("the queue of agent %r gets no more events", self._agent_id, exc_info=True)
 
 
 _CANDIDATE_EVENTS = (ModelCallReplied, ToolFinished, AgentRunEnded, Nudged, ApprovalRequested)
@@ -136,6 +155,15 @@ def _view(event: LogEvent, state: RunState) -> Iterator[tuple[EventType, dict[st
                 yield EventType.VERIFIER_SCORED, _grade_view(state)
         case Graded() if _is_final_grade(state):
             yield EventType.VERIFIER_SCORED, _grade_view(state)
+        case ContextRecalled() if event.episodes:
+            yield EventType.EPISODE_RECALLED, {"count": event.episodes}
+        case EpisodeRecorded():
+            yield EventType.EPISODE_RECORDED, {"outcome": event.outcome, "score": event.score}
+        case PlaybookCurated():
+            data = {"task_tag": event.task_tag, "entry_count": event.entries}
+            yield EventType.PLAYBOOK_UPDATED, data
+        case SkillDistilled():
+            yield EventType.SKILL_EXTRACTED, {"skill_name": event.name, "score": event.score}
         case IterationEnded():
             yield EventType.LOOP_ITERATION, _iteration_view(event)
         case ApprovalRequested():

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from untildone.domain.log import Refined
 from untildone.engine.context import Run
+from untildone.engine.remembering import record_episode
 from untildone.policy.feedback import refine_messages, winning_feedback
 from untildone.policy.iteration import decide
 
 
 async def close_iteration(run: Run) -> None:
     """Records the decision about the current iteration."""
-    await run.record(decide(run.state, run.loop_rules, run.at()))
+    ended = decide(run.state, run.loop_rules, run.at())
+    await record_episode(run, ended)
+    await run.record(ended)
 
 
 async def refine_for_next(run: Run) -> None:

@@ -12,7 +12,7 @@ import contextlib
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from importlib import import_module
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 from untildone.domain.errors import (
     ConfigError,
@@ -22,13 +22,13 @@ from untildone.domain.errors import (
 )
 from untildone.domain.messages import Message
 from untildone.domain.requests import DeltaSink, ModelReply, ModelRequest
+from untildone.domain.usage import Usage
 from untildone.models.endpoint import DEFAULT_TIMEOUTS, Endpoint, ModelTimeouts
 from untildone.models.failures import NOTHING_SPENT, error_of, retry_after_s
 from untildone.models.openai_chat import REASONING_KEYS, response_format
 from untildone.models.openai_reply import ReplyAssembler
 
-_SENT_BACK: Final = ("reasoning_content",)
-_DROPPED: Final = REASONING_KEYS.difference(_SENT_BACK) | {"is_error", "refusal"}
+_DROPPED: Final = REASONING_KEYS | {"is_error", "refusal"}
 _FAILED: Final = 500
 
 
@@ -47,7 +47,12 @@ class LiteLLMModel:
         self._model = model
         self._library: Any = None
         self._endpoint = Endpoint(
-            model=f"litellm/{model}", url="", base_url="litellm", headers={}, timeouts=timeouts
+            model=f"litellm/{model}",
+            url="",
+            base_url="litellm",
+            headers={},
+            timeouts=timeouts,
+            key_variable="the environment variable that litellm reads for this provider",
         )
 
     @property
@@ -69,10 +74,10 @@ class LiteLLMModel:
         """
         if self._library is None:
             self._library = await asyncio.to_thread(_litellm)
-        assembler = ReplyAssembler(self._endpoint, None, _SENT_BACK)
+        assembler = ReplyAssembler(self._endpoint)
         chunks: Any = None
         try:
-            async with self._limit(first=True):
+            async with self._limit("first", usage=NOTHING_SPENT):
                 chunks = await self._library.acompletion(**self._arguments(request))
             await self._read(aiter(chunks), assembler, on_delta)
         finally:
@@ -85,56 +90,52 @@ class LiteLLMModel:
     async def _read(
         self, chunks: AsyncIterator[Any], assembler: ReplyAssembler, on_delta: DeltaSink | None
     ) -> None:
-        first = True
+        which: Literal["first", "next"] = "first"
         while True:
-            async with self._limit(first=first):
+            async with self._limit(which, usage=None):
                 chunk = await anext(chunks, None)
             if chunk is None:
                 return
-            first = False
+            which = "next"
             for delta in assembler.take(chunk.model_dump(exclude_none=True)):
                 if on_delta is not None:
                     await on_delta(delta)
 
     @contextlib.asynccontextmanager
-    async def _limit(self, *, first: bool) -> AsyncGenerator[None]:
-        """One wait for litellm: in time, and with its failures as ours."""
+    async def _limit(
+        self, which: Literal["first", "next"], *, usage: Usage | None
+    ) -> AsyncGenerator[None]:
+        """One wait for litellm: in time, and with its failures as ours, which cost ``usage``."""
         timeouts = self._endpoint.timeouts
-        limit_s = timeouts.first_token_s if first else timeouts.between_tokens_s
+        limit_s = timeouts.first_token_s if which == "first" else timeouts.between_tokens_s
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:
                 yield
-        except TimeoutError as error:
-            if limit.expired():
-                what = "first" if first else "next"
-                raise ModelTimeoutError(
-                    f"{self.name}: no {what} token within {limit_s} s"
-                ) from error
-            raise self._failure(error) from error
         except Exception as error:
-            raise self._failure(error) from error
+            if limit.expired():
+                raise ModelTimeoutError(
+                    f"{self.name}: no {which} token within {limit_s:g} s; where the model needs"
+                    " longer, give LiteLLMModel other timeouts"
+                ) from error
+            raise self._failure(error, usage) from error
 
-    def _failure(self, error: Exception) -> Exception:
+    def _failure(self, error: Exception, usage: Usage | None) -> ModelError:
         """Litellm's error as ours, by its status."""
-        if isinstance(error, ModelError | ConfigError):
-            return error
         said = self._endpoint.clean(str(error)) or type(error).__name__
         kind = type(error).__name__
         if kind == "APIConnectionError":
             return ConnectionFailedError(
-                f"{self.name}: {said}; check the network and the model's name"
+                f"{self.name}: {said}; check the network and the model's name", usage=usage
             )
         status = getattr(error, "status_code", None)
-        if not isinstance(status, int):
-            status = _FAILED
-        response = getattr(error, "response", None)
+        headers: Any = getattr(getattr(error, "response", None), "headers", None)
         return error_of(
-            status,
+            status if isinstance(status, int) else _FAILED,
             said,
             self._endpoint,
-            retry_after_s=retry_after_s(getattr(response, "headers", None) or {}),
-            usage=NOTHING_SPENT if kind != "Timeout" else None,
+            retry_after_s=retry_after_s(headers) if headers else None,
+            usage=usage if kind != "Timeout" else None,
         )
 
     def _arguments(self, request: ModelRequest) -> dict[str, Any]:

@@ -17,7 +17,9 @@ from untildone.domain.log import (
     ApprovalRequested,
     BranchSelected,
     CandidateDropped,
+    ContextRecalled,
     CriterionJudged,
+    EpisodeRecorded,
     Graded,
     IterationEnded,
     IterationStarted,
@@ -28,10 +30,12 @@ from untildone.domain.log import (
     NestedRunEnded,
     Nudged,
     OutputJudged,
+    PlaybookCurated,
     PredicateJudged,
     Refined,
     RunEnded,
     RunStarted,
+    SkillDistilled,
     ToolFinished,
     ToolStarted,
     Voted,
@@ -39,7 +43,7 @@ from untildone.domain.log import (
 from untildone.domain.messages import Message, tool_message, user_message
 from untildone.domain.usage import Usage
 from untildone.policy.rules import RunRules
-from untildone.policy.state import AgentRun, Finished, RunState
+from untildone.policy.state import AgentRun, Finished, GradedIteration, RunState
 from untildone.policy.stuck import StuckDetector
 
 
@@ -99,6 +103,15 @@ def apply(state: RunState, event: LogEvent) -> None:  # noqa: C901, PLR0912, PLR
             _judge_output(state.runs[event.at.branch], event)
         case RunStarted():
             _start_run(state, event)
+        case ContextRecalled():
+            state.recalled = event
+            _set_base(state)
+        case EpisodeRecorded():
+            state.episode_recorded = True
+        case PlaybookCurated():
+            state.curated = True
+        case SkillDistilled():
+            state.distilled = True
         case RunEnded():
             state.ended = event
         case ApprovalRequested():
@@ -111,8 +124,21 @@ def apply(state: RunState, event: LogEvent) -> None:  # noqa: C901, PLR0912, PLR
 
 def _start_run(state: RunState, event: RunStarted) -> None:
     state.started = event
-    system = (Message("system", event.system_prompt),) if event.system_prompt else ()
-    state.base = (*system, *event.messages)
+    _set_base(state)
+
+
+def _set_base(state: RunState) -> None:
+    """What every iteration begins with: instructions, what memories added, the caller's messages.
+
+    Memories stand in the one system message, since not every model takes two.
+    """
+    started = state.started
+    if started is None:
+        return
+    recalled = "" if state.recalled is None else state.recalled.text
+    instructions = "\n\n".join(text for text in (started.system_prompt, recalled) if text)
+    system = (Message("system", instructions),) if instructions else ()
+    state.base = (*system, *started.messages)
     state.conversation = list(state.base)
     if state.rules.loop is None:
         state.runs = [_new_agent_run(state)]
@@ -132,6 +158,7 @@ def _start_iteration(state: RunState, event: IterationStarted) -> None:
     state.gradings = 0
     state.verdicts = []
     state.closed = None
+    state.episode_recorded = False
 
 
 def _new_agent_run(state: RunState) -> AgentRun:
@@ -270,6 +297,8 @@ def _finish_iteration(state: RunState, event: IterationEnded) -> None:
     state.finished_iterations = event.at.iteration
     done = Finished(event.at.iteration, state.current, event.score, state.confidence)
     state.last = done
+    if state.grade is not None:
+        state.graded.append(GradedIteration(done.iteration, done.run.text, state.grade))
     if event.score is None:
         return
     state.scores.append(event.score)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from untildone.domain.errors import ConfigError, GradingError
 from untildone.domain.grading import CriterionVerdict, VerifierFeedback
@@ -32,7 +33,7 @@ def graded(at: At, feedback: object, threshold: float, confidence: object) -> Gr
         msg = f"the grader gave {feedback!r:.80}; it must give a VerifierFeedback(score, ...)"
         raise GradingError(msg)
     score = checked_score(feedback.score)
-    converged: object = feedback.converged
+    converged: Any = feedback.converged
     if not (converged is None or isinstance(converged, bool)):
         raise GradingError(f"converged is {converged!r:.80}; it must be True, False or None")
     issues: object = feedback.issues

@@ -81,6 +81,7 @@ def _result(state: RunState, finished: Finished) -> AgentResult:
         confidence=finished.confidence,
         best_iteration=finished.iteration,
         finish_reason=run.finish_reason,
+        episodes_recalled=0 if state.recalled is None else state.recalled.episodes,
         run_id=started.at.run if started is not None else "",
     )
     update_totals(result, state)

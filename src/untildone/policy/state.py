@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from untildone.domain.exits import ExitReason
 from untildone.domain.log import (
     CandidateDropped,
+    ContextRecalled,
     CriterionJudged,
     Graded,
     IterationEnded,
@@ -77,6 +78,15 @@ class Finished:
     confidence: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class GradedIteration:
+    """A graded answer, as far as a playbook may learn from it."""
+
+    iteration: int
+    text: str
+    grade: Graded
+
+
 @dataclass(slots=True)
 class RunState:
     """The state of one run. The last group is about the current iteration only."""
@@ -98,6 +108,10 @@ class RunState:
     cached_tokens: int = 0
     unknown_usage_calls: int = 0
     ended: RunEnded | None = None
+    recalled: ContextRecalled | None = None
+    graded: list[GradedIteration] = field(default_factory=list[GradedIteration])
+    curated: bool = False
+    distilled: bool = False
 
     runs: list[AgentRun] = field(default_factory=list[AgentRun])
     winner: int = 0
@@ -109,6 +123,7 @@ class RunState:
     verdicts: list[CriterionJudged] = field(default_factory=list[CriterionJudged])
     confidence: float | None = None
     closed: IterationEnded | None = None
+    episode_recorded: bool = False
 
     @property
     def current(self) -> AgentRun:

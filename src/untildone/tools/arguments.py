@@ -86,8 +86,6 @@ class Arguments:
 
     def _check_json(self, text: str) -> None:
         """Refuses what the validator's parser lets pass and JSON does not, or not clearly."""
-        if not text.strip():
-            return
         try:
             _decode(text)
         except (ValueError, RecursionError) as error:
@@ -182,11 +180,11 @@ def _with_whole_numbers(text: str) -> str:
 
 def _problems(error: Exception) -> Sequence[Mapping[str, Any]]:
     """The single errors of a pydantic ``ValidationError``; none for anything else."""
-    listed = getattr(error, "errors", None)
-    try:
-        return listed(include_url=False, include_context=False) if callable(listed) else ()  # pyright: ignore[reportReturnType]
-    except Exception:  # a user's validator raised something that looks like one
+    from pydantic_core import ValidationError  # loaded before, with the validator
+
+    if not isinstance(error, ValidationError):
         return ()
+    return cast("Any", error.errors(include_url=False, include_context=False))
 
 
 def _sentences(problems: Sequence[Mapping[str, Any]], sent: object) -> str:
@@ -233,6 +231,7 @@ def _sentence(path: str, group: Sequence[Mapping[str, Any]]) -> str:
 
 def _wanted(message: str) -> str:
     """What pydantic says, "Input should be a valid integer", as the end of a sentence."""
+    message = message.partition("\n    For further information")[0]
     for prefix in ("Value error, ", "Assertion failed, "):
         if message.startswith(prefix):
             return f"does not fit ({message.removeprefix(prefix)})"

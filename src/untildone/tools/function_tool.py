@@ -212,11 +212,8 @@ class FunctionTool:
         """
         seconds = self.options.timeout_s
         if seconds is None:
-            text = await self._outcome(arguments, offload)
-        else:
-            text = await self._outcome_within(seconds, arguments, offload)
-        most = self.options.max_result_chars
-        return text if len(text) <= most else cut_text(text, most)
+            return await self._outcome(arguments, offload)
+        return await self._outcome_within(seconds, arguments, offload)
 
     async def _outcome_within(
         self, seconds: float, arguments: dict[str, Any], offload: Offload
@@ -236,10 +233,10 @@ class FunctionTool:
     async def _outcome(self, arguments: dict[str, Any], offload: Offload) -> str:
         if not self._in_loop:
             outcome = await offload(functools.partial(self._call_in_thread, arguments))
-            return outcome if isinstance(outcome, str) else _text(await outcome)
+            return outcome if isinstance(outcome, str) else self._text(await outcome)
         if self._yields:
-            return _text(iter(await _first_items(self._call(arguments))))
-        return _text(await self._call(arguments))
+            return self._text(iter(await _first_items(self._call(arguments))))
+        return self._text(await self._call(arguments))
 
     def _call(self, arguments: dict[str, Any]) -> Any:
         bind = (self._known or self._schema()).bind
@@ -252,16 +249,17 @@ class FunctionTool:
         """The text, made where it blocks nobody; or an awaitable, which only the loop can await."""
         try:
             value = self._call(arguments)
-            return value if inspect.isawaitable(value) else _text(value)
+            return value if inspect.isawaitable(value) else self._text(value)
         except StopIteration as error:  # no future can carry it
             raise RuntimeError(f"{self.name} raised StopIteration") from error
 
-
-def _text(value: object) -> str:
-    """A value as text; what goes wrong while a generator yields is the function's error."""
-    if type(value) is not str and isinstance(value, Iterator):
-        return result_text(taken(cast("Iterator[Any]", value)))
-    return result_text(value)
+    def _text(self, value: object) -> str:
+        """A value as text, cut. What a generator raises on the way is the function's error."""
+        if type(value) is not str and isinstance(value, Iterator):
+            value = taken(cast("Iterator[Any]", value))
+        text = result_text(value)
+        most = self.options.max_result_chars
+        return text if len(text) <= most else cut_text(text, most)
 
 
 async def _first_items(values: AsyncGenerator[Any, None]) -> list[Any]:
