@@ -71,7 +71,7 @@ if TYPE_CHECKING:
         search_loop,
         stream_agent,
     )
-    from untildone.tools import tool
+    from untildone.tools.decorator import tool
     from untildone.verify import Verifier, VerifierConfig
 
 __version__ = "0.1.0"
@@ -98,7 +98,7 @@ _WHERE = {
         "AgentStream aclose filter_stream resume_agent run_agent run_agent_loop run_agent_sync "
         "search_loop stream_agent"
     ),
-    "tools": "tool",
+    "tools.decorator": "tool",
     "verify": "Verifier VerifierConfig",
 }
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names.split()}

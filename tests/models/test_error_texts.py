@@ -129,6 +129,11 @@ async def test_keys_that_the_provider_quotes_are_not_shown(text: str):
         assert part not in str(error)
 
 
+async def test_what_a_terminal_would_obey_is_not_passed_on():
+    error, _ = await failure("400 Bad Request", b"red \x1b[31malert\x07")
+    assert "red \ufffd[31malert\ufffd" in str(error)
+
+
 async def test_headers_of_the_user_are_secrets_too():
     error, _ = await failure(
         "400 Bad Request",

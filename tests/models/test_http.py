@@ -127,6 +127,8 @@ async def test_a_reader_that_raises_closes_the_connection():
     [
         ([stall], {"first_token_s": SHORT}, "no first token within 0.05 s"),
         ([head(), stall], {"first_token_s": SHORT}, "no first token within 0.05 s"),
+        ([stall], {"total_s": SHORT}, "no whole reply within 0.05 s"),
+        ([head(), stall], {"total_s": SHORT}, "no whole reply within 0.05 s"),
         (
             [head() + b": still here\n\n", stall],
             {"first_token_s": SHORT},

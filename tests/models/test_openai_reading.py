@@ -466,6 +466,20 @@ async def test_an_error_object_on_a_choice_or_as_finish_reason_is_typed():
     assert type(await error_of(delta(content="x"), delta("error"))) is ServerError
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"object": "error", "message": "it is full", "code": 400},
+        {"message": "it is full", "type": "invalid_request_error"},
+        {"detail": [{"msg": "it is full"}], "code": 400},
+    ],
+)
+async def test_an_error_without_the_usual_frame_is_typed(error: Any):
+    caught = await error_of(delta(content="x"), error)
+    assert type(caught) is BadRequestError
+    assert "it is full" in str(caught)
+
+
 async def test_gemini_sends_errors_in_a_list():
     body = json.dumps([{"error": {"code": 429, "message": "quota", "status": "X"}}]).encode()
     with pytest.raises(RateLimitError, match="quota"):

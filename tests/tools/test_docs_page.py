@@ -8,7 +8,8 @@ import pytest
 
 from untildone.domain.errors import ToolError
 from untildone.tools import DEFAULT_MAX_RESULT_CHARS, as_tool, collect_tools
-from untildone.tools.results import LEAST_MAX_RESULT_CHARS, MAX_ITERATED
+from untildone.tools.options import LEAST_MAX_RESULT_CHARS
+from untildone.tools.results import MAX_ITERATED
 
 PAGE = (Path(__file__).parents[2] / "docs" / "concepts" / "tools.md").read_text("utf-8")
 

@@ -68,7 +68,8 @@ class ToolSpecs:
     def wire_json(self) -> bytes:
         """All tools as a JSON array in OpenAI form."""
         if self._wire_json is None:
-            self._wire_json = json.dumps([spec.to_dict() for spec in self.specs]).encode()
+            forms = [spec.to_dict() for spec in self.specs]
+            self._wire_json = json.dumps(forms, separators=(",", ":")).encode()
         return self._wire_json
 
     def wire_form(self, name: str, encode: Callable[[ToolSpecs], bytes]) -> bytes:

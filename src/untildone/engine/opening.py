@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -77,7 +76,9 @@ def fingerprint_of(agent: Agent, model_name: str, rules: RunRules, specs: ToolSp
         },
     }
     encoded = json.dumps(known, sort_keys=True, default=str).encode()
-    return hashlib.sha256(encoded).hexdigest()[:32]
+    from hashlib import sha256  # only needed where a log is kept
+
+    return sha256(encoded).hexdigest()[:32]
 
 
 def _data(value: object) -> Any:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 
 class WorkerPool:
@@ -25,6 +27,8 @@ class WorkerPool:
     async def __call__(self, function: Callable[[], Any]) -> Any:
         """Runs a function with the caller's context variables and gives what it returns."""
         if self._executor is None:
+            from concurrent.futures import ThreadPoolExecutor
+
             self._executor = ThreadPoolExecutor(self._size, thread_name_prefix="untildone-tool")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, copy_context().run, function)

@@ -19,8 +19,7 @@ _LONGEST_SHOWN: Final = 300
 _SHORTEST_SECRET: Final = 6
 # What keys look like, also the half-masked ones that providers quote back: sk-proj-ab***yz.
 _KEY_SHAPE: Final = re.compile(
-    r"\b(?:sk|pk|rk|gsk|xai|fw|tgp|csk|nvapi|key|AIza)(?:[-_]|(?<=AIza))[\w*.•…-]{5,}|\bAIza[\w*-]{5,}"
-    r"|\bBearer\s+[^\s\"',]{6,}",
+    r"\b(?:sk|gsk|xai|tgp|csk|nvapi)[-_][\w*.•…-]{5,}|\bAIza[\w*-]{5,}|\bBearer\s+[^\s\"',]{6,}"
 )
 
 
@@ -96,7 +95,9 @@ class Endpoint:
             if len(secret) >= _SHORTEST_SECRET:
                 text = text.replace(secret, "[key]")
         text = _KEY_SHAPE.sub("[key]", text)
-        return text if len(text) <= longest else text[: longest - 1] + "…"
+        if len(text) > longest:
+            text = text[: longest - 1] + "…"
+        return "".join(mark if mark.isprintable() else "\ufffd" for mark in text)
 
 
 def request_headers(own: Mapping[str, str], headers: Mapping[str, str] | None) -> dict[str, str]:

@@ -37,6 +37,7 @@ _MOST_CONNECTIONS: Final = 1000
 _KEEP_ALIVE_S: Final = 60.0
 _DNS_CACHE_S: Final = 300
 _DRAIN_S: Final = 0.1
+_STALE_S: Final = 2.0
 _MOST_ERROR_BYTES: Final = 65_536
 # aiohttp warns of plain bytes above this size and sends a BytesIO in pieces.
 _LARGE_BODY: Final = 2**20
@@ -151,11 +152,7 @@ class Response:
             what, field_name, limit = "no first token", "first_token_s", timeouts.first_token_s
         else:
             what, field_name, limit = "no next token", "between_tokens_s", timeouts.between_tokens_s
-        return ModelTimeoutError(
-            f"{self._endpoint.model}: {what} within {limit:g} s from {self._endpoint.base_url};"
-            f" where the model needs longer, raise ModelTimeouts.{field_name}",
-            status=self.status,
-        )
+        return _too_late(self._endpoint, what, field_name, limit)
 
 
 @asynccontextmanager
@@ -189,7 +186,8 @@ async def _answer(
     import aiohttp
 
     timeouts = endpoint.timeouts
-    deadline = _earlier(_after(started, timeouts.first_token_s), _after(started, timeouts.total_s))
+    first, total = timeouts.first_token_s, timeouts.total_s
+    deadline = _earlier(_after(started, first), _after(started, total))
     while True:
         sent = _Sent()
         try:
@@ -205,17 +203,26 @@ async def _answer(
                 )
         except aiohttp.ClientError as error:
             # Servers close idle connections: a request that met such a close was not read.
-            if sent.reused and isinstance(error, _closed_connection()):
+            at_once = asyncio.get_running_loop().time() - started < _STALE_S
+            if sent.reused and at_once and isinstance(error, _closed_connection()):
                 continue
             raise _failure(error, endpoint) from error
         except TimeoutError as error:
-            raise ModelTimeoutError(
-                f"{endpoint.model}: no first token within {(deadline or 0) - started:g} s from"
-                f" {endpoint.base_url}; where the model needs longer, raise"
-                " ModelTimeouts.first_token_s",
-            ) from error
+            what = ("no whole reply", "total_s", total)
+            if total is None or (first is not None and first <= total):
+                what = ("no first token", "first_token_s", first)
+            raise _too_late(endpoint, *what) from error
         except OSError as error:
             raise _failure(error, endpoint) from error
+
+
+def _too_late(
+    endpoint: Endpoint, what: str, setting: str, limit_s: float | None
+) -> ModelTimeoutError:
+    return ModelTimeoutError(
+        f"{endpoint.model}: {what} within {limit_s or 0:g} s from {endpoint.base_url};"
+        f" where the model needs longer, raise ModelTimeouts.{setting}"
+    )
 
 
 def _failure(error: Exception, endpoint: Endpoint) -> ModelError:

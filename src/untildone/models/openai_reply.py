@@ -126,7 +126,7 @@ class ReplyAssembler:
         if usage:
             self._take_usage(usage)
         choices = as_list(fields.get("choices"))
-        if not choices and as_text(fields.get("object")) == "error":
+        if not choices and _is_bare_error(fields):
             raise self._error_in(fields)
         deltas: list[Delta] = []
         for item in choices:
@@ -231,6 +231,13 @@ class ReplyAssembler:
 
     def _error_in(self, error: Any) -> ModelError:
         return broken_inside(error, self._endpoint, self._request_id)
+
+
+def _is_bare_error(fields: dict[str, Any]) -> bool:
+    """Whether a chunk is an error without the usual ``error`` around it."""
+    if fields.get("object") == "error":
+        return True
+    return "choices" not in fields and ("message" in fields or "detail" in fields)
 
 
 def _add_detail(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 
 def framed(label: str, text: str) -> str:
     """``text`` between marks that do not occur in it.
@@ -11,5 +9,7 @@ def framed(label: str, text: str) -> str:
     The mark carries a hash of the text, so a text would have to contain its own hash to close the
     frame; the same text always gets the same mark, which keeps prompt caches warm.
     """
-    mark = f"{label}-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
+    from hashlib import sha256  # loaded with the first frame: OpenSSL takes a millisecond
+
+    mark = f"{label}-{sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
     return f"<{mark}>\n{text}\n</{mark}>"

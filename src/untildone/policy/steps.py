@@ -20,44 +20,52 @@ from untildone.policy.stuck import StuckSignal
 # --- The refine loop ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class StartIteration:
     """Begin the next iteration."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class RunAgent:
     """Do turns until an inner exit."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class RunBranches:
     """Take the candidates that have to run to their inner exits."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class GradeBranches:
     """Grade the candidates, each once."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class SelectBranch:
     """Choose the candidate that goes forward, or merge them."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class AskStopCondition:
     """Ask ``stop_condition``."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class Grade:
     """Ask the verifier, for a grade or for one more confirmation of a pass."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class AskConvergence:
     """Ask ``convergence_fn``."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +75,16 @@ class AskCriterion:
     index: int
 
 
-@dataclass(frozen=True, slots=True)
 class CloseIteration:
     """Decide about the iteration: everything that is asked has answered."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class Refine:
     """Prepare what the next iteration is told."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +177,16 @@ OUTPUT_REPAIRS: Final = 1
 # --- The turn loop --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class CallModel:
     """Ask the model for the next reply."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class RunTools:
     """Answer the open calls of the batch."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +203,16 @@ class EndAgentRun:
     reason: ExitReason
 
 
-@dataclass(frozen=True, slots=True)
 class CheckOutput:
     """Hold the reply against ``response_model``."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class RefuseOutput:
     """Fail: the reply does not fit, also after its repair."""
+
+    __slots__ = ()
 
 
 TurnStep = CallModel | RunTools | Nudge | CheckOutput | RefuseOutput | EndAgentRun

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Any, Final
 
 # ── Arguments ────────────────────────────────────────────────────────────────────────────────────
@@ -141,6 +140,8 @@ def _masked(text: str) -> str:
 
 def masked_hash(text: str) -> bytes:
     """Equal for texts that differ only in what masking takes away."""
+    from hashlib import blake2b  # loaded with the first repeat: OpenSSL takes a millisecond
+
     return blake2b(_masked(text).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -149,6 +150,8 @@ _AS_LETTERS: Final = str.maketrans("0123456789", "ghijklmnop")
 
 def letters(text: str) -> str:
     """A hash that masking leaves alone, since it has no digits."""
+    from hashlib import blake2b
+
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16)
     return digest.hexdigest().translate(_AS_LETTERS)
 

@@ -101,7 +101,8 @@ class ConfinedDirectory:
         except (OSError, ValueError, RuntimeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ConfigError(
-                f"the workspace {str(root)!r} cannot be used: {reason}; give a directory that exists"
+                f"the workspace {str(root)!r} cannot be used: {reason}; give a directory that is"
+                " there"
             ) from error
 
     def __del__(self) -> None:
@@ -148,7 +149,7 @@ class ConfinedDirectory:
         parts = names_in(path)
         if not parts:
             return Entry("", stat.S_IFDIR, 0)
-        with self._directory(parts[:-1]) as directory:
+        with self._directory(parts[:-1]) as directory, _told(path):
             status = _status(parts[-1], directory)
         if status is None:
             raise ToolError(f"{path} does not exist")
@@ -182,14 +183,17 @@ class ConfinedDirectory:
     def _entries(self, parts: list[str]) -> list[Entry]:
         prefix = "".join(f"{name}/" for name in parts)
         found: list[Entry] = []
-        with self._directory(parts) as directory, _told(prefix or "."):
-            with os.scandir(directory) as listing:
-                for item in islice(listing, MAX_ENTRIES):
-                    if _is_never(item.name):
-                        continue
-                    with suppress(OSError):
-                        status = item.stat(follow_symlinks=False)
-                        found.append(Entry(prefix + item.name, status.st_mode, status.st_size))
+        with (
+            self._directory(parts) as directory,
+            _told(prefix or "."),
+            os.scandir(directory) as listing,
+        ):
+            for item in islice(listing, MAX_ENTRIES):
+                if _is_never(item.name):
+                    continue
+                with suppress(OSError):  # it has gone meanwhile
+                    status = item.stat(follow_symlinks=False)
+                    found.append(Entry(prefix + item.name, status.st_mode, status.st_size))
         return sorted(found, key=lambda entry: entry.path)
 
     @contextmanager

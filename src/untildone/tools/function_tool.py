@@ -9,125 +9,22 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import types
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
-from typing import Any, Final, TypeVar, cast, overload
+from typing import Any, cast
 
 from untildone.domain.errors import ConfigError, ToolError
 from untildone.domain.tools import ToolSpec
 from untildone.ports import Offload
-from untildone.tools.options import PLAIN_OPTIONS, ToolOptions, check_name, checked_traits
+from untildone.tools.decorator import OPTIONS_MARK
+from untildone.tools.options import PLAIN_OPTIONS, ToolOptions, check_name
 from untildone.tools.results import (
-    DEFAULT_MAX_RESULT_CHARS,
     MAX_ITERATED,
     cut_text,
     result_text,
     taken,
 )
 from untildone.tools.schema import FunctionSchema, function_schema, unwrapped_partial
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-_NOTE: Final = "__untildone_tool__"
-
-
-@overload
-def tool(function: Function, /) -> Function: ...
-
-
-@overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    timeout_s: float | None = None,
-    polling: bool = False,
-    idempotent: bool = False,
-    nondeterministic: bool = False,
-    volatile: Sequence[str] = (),
-    max_result_chars: int = DEFAULT_MAX_RESULT_CHARS,
-) -> Callable[[Function], Function]: ...
-
-
-def tool(
-    function: Any = None,
-    /,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    timeout_s: float | None = None,
-    polling: bool = False,
-    idempotent: bool = False,
-    nondeterministic: bool = False,
-    volatile: Sequence[str] = (),
-    max_result_chars: int = DEFAULT_MAX_RESULT_CHARS,
-) -> Any:
-    """Marks a function as a tool: ``@tool`` or ``@tool(name="search", timeout_s=10)``.
-
-    The function itself is returned and can be called as before. What has a mark already, or cannot
-    bear one, is wrapped, so ``tool(name="b")(f)`` makes a second tool of one function.
-
-    Args:
-        function: A function, sync or async, or a method.
-        name: What the model calls it; letters, digits, ``_`` and ``-``, at most 64. Default: the
-            function's name.
-        description: What the model is told. Default: the docstring without its sections.
-        timeout_s: Most seconds a call may take; then the model reads that it timed out. An async
-            function is cancelled; a sync one cannot be and goes on in its thread, unheard.
-        polling: An unchanged answer is not a repeat.
-        idempotent: Running a call twice does what running it once does.
-        nondeterministic: Only the call counts for novelty, not the wording of its result.
-        volatile: Fields of the arguments or of a JSON result that comparing leaves out.
-        max_result_chars: Most characters of a result that are sent, 200 or more.
-
-    Raises:
-        ConfigError: A value cannot work, or it is no function.
-    """
-    options = ToolOptions(
-        name=name,
-        description=description,
-        timeout_s=timeout_s,
-        traits=checked_traits(
-            polling=polling,
-            idempotent=idempotent,
-            nondeterministic=nondeterministic,
-            volatile=volatile,
-        ),
-        max_result_chars=max_result_chars,
-    )
-    if function is None:
-        return functools.partial(_marked, options=options)
-    return _marked(function, options)
-
-
-def _marked(function: Any, options: ToolOptions) -> Any:
-    if isinstance(function, staticmethod | classmethod):
-        kind: Any = type(cast("object", function))
-        return kind(_marked(cast("Any", function).__func__, options))
-    if isinstance(function, type) or not callable(function):
-        raise ConfigError(
-            f"@tool is for functions and methods, not for {function!r:.80};"
-            ' put it right above a def, options by name: @tool(name="search")'
-        )
-    if not isinstance(function, types.FunctionType) or hasattr(function, _NOTE):
-        function = _wrapped(function)
-    setattr(function, _NOTE, options)
-    return function
-
-
-def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    if _is_kind(function, inspect.iscoroutinefunction):
-
-        async def call_async(*args: Any, **kwargs: Any) -> Any:
-            return await function(*args, **kwargs)
-
-        return functools.wraps(function)(call_async)
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    return functools.wraps(function)(call)
 
 
 class FunctionTool:
@@ -154,8 +51,8 @@ class FunctionTool:
         self.options = options or _noted_options(function)
         self.name = self.options.name or _own_name(function)
         self._function = function
-        self._yields = _is_kind(function, inspect.isasyncgenfunction)
-        self._in_loop = self._yields or _is_kind(function, inspect.iscoroutinefunction)
+        self._yields = is_kind(function, inspect.isasyncgenfunction)
+        self._in_loop = self._yields or is_kind(function, inspect.iscoroutinefunction)
         self._known: FunctionSchema | None = None
         self._spec: ToolSpec | None = None
 
@@ -274,9 +171,9 @@ async def _first_items(values: AsyncGenerator[Any, None]) -> list[Any]:
 
 def _noted_options(function: Any) -> ToolOptions:
     function = unwrapped_partial(function)
-    noted: object = getattr(function, _NOTE, None)
+    noted: object = getattr(function, OPTIONS_MARK, None)
     if noted is None:
-        noted = getattr(_call_of(function), _NOTE, None)
+        noted = getattr(_call_of(function), OPTIONS_MARK, None)
     return noted if isinstance(noted, ToolOptions) else PLAIN_OPTIONS
 
 
@@ -311,7 +208,7 @@ def _class_of(function: Any) -> type[Any]:
     return function.__class__
 
 
-def _is_kind(function: Any, ask: Callable[[Any], bool]) -> bool:
+def is_kind(function: Any, ask: Callable[[Any], bool]) -> bool:
     """Whether a function is of a kind, or the one that a partial or an object stands for."""
     function = unwrapped_partial(function)
     return ask(function) or ask(_call_of(function))

@@ -10,7 +10,11 @@ from typing import Final, cast
 
 from untildone.domain.errors import ConfigError
 from untildone.domain.tools import PLAIN_TRAITS, ToolTraits
-from untildone.tools.results import DEFAULT_MAX_RESULT_CHARS, LEAST_MAX_RESULT_CHARS
+
+DEFAULT_MAX_RESULT_CHARS: Final = 50_000
+"""Most characters of one result that are sent, where a tool does not say otherwise."""
+LEAST_MAX_RESULT_CHARS: Final = 200
+"""The smallest bound a tool may set: below it the mark would be all there is."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -17,10 +17,8 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Final, cast
 
-DEFAULT_MAX_RESULT_CHARS: Final = 50_000
-"""Most characters of one result that are sent, where a tool does not say otherwise."""
-LEAST_MAX_RESULT_CHARS: Final = 200
-"""The smallest bound a tool may set: below it the mark would be all there is."""
+from untildone.tools.options import DEFAULT_MAX_RESULT_CHARS
+
 MAX_ITERATED: Final = 10_000
 """Most items taken of an iterator, which may be endless."""
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from untildone.domain.errors import ToolError
 from untildone.tools.confined import MAX_FILE_BYTES, ConfinedDirectory, Entry
-from untildone.tools.function_tool import tool
+from untildone.tools.decorator import tool
 
 MAX_LISTED: Final = 500
 """Most entries that one listing shows."""
@@ -92,6 +92,8 @@ class Workspace:
         lines = _lines(text)
         if first_line > len(lines):
             raise ToolError(f"{path} has only {len(lines)} lines")
+        if first_line == 1 and len(lines) <= max_lines and len(text) <= MAX_READ_CHARS:
+            return text
         return _shown_lines(lines, first_line - 1, max_lines)
 
     @tool(idempotent=True)
@@ -107,6 +109,8 @@ class Workspace:
             raise ToolError("text must be a part of one line, and not empty")
         search = _Search(text, ignore_case=ignore_case)
         start = self._inside.entry(path)
+        if not (start.is_file or start.is_directory):
+            raise ToolError(f"{path} is {start.kind}; only files and directories are searched")
         entries = self._inside.entries_below(path) if start.is_directory else [start]
         for entry in entries:
             if entry.is_file and not search.add(entry.path, self._text_or_none(entry)):
@@ -232,8 +236,6 @@ def _shown_lines(lines: list[str], start: int, most: int) -> str:
         note = f"[line {start + 1} of {len(lines)}: the first {MAX_READ_CHARS:,} of {len(line):,}"
         return f"{note} characters]\n{line[:MAX_READ_CHARS]}"
     text = "".join(f"{line}\n" for line in shown)
-    if len(shown) == len(lines):
-        return text
     return f"[lines {start + 1} to {start + len(shown)} of {len(lines)}]\n{text}"
 
 
