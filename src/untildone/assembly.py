@@ -10,7 +10,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -113,6 +113,8 @@ async def start_run(agent: Agent, messages: Messages, options: Options) -> Agent
 async def resume_run(agent: Agent, log: Log, approvals: Approvals, options: Options) -> AgentResult:
     """A logged run, from the end of its log on."""
     run_id = log[0].at.run if log else ""
+    if log and isinstance(log[0], RunStarted):
+        options = replace(options, agent_id=log[0].agent_id)
     entrance = _Entrance(agent, run_id, options)
     return await entrance.watch(lambda: _resume(entrance, log, approvals))
 
@@ -157,7 +159,6 @@ async def _resume(entrance: _Entrance, log: Log, approvals: Approvals) -> AgentR
     state = fold(rules, log)
     run = entrance.run(state, model, tools, specs)
     run.query = query_of(started.messages)
-    run.agent_id = started.agent_id
     for decided in _decisions(run, approvals):
         run.record.note(decided)
     if state.ended is not None:
@@ -228,11 +229,11 @@ class _Entrance:
             result = await work()
         except Exception as error:
             met = isinstance(error, LoopConvergedError) and error.run_id == self._run_id
-            data = _done_view(partial_result(error)) if met else _error_view(error)
+            data = _done_view(partial_result(error)) if met else _error_view(error, self._scope.run)
             await _end(live, EventType.DONE if met else EventType.ERROR, data, error)
             raise
         except BaseException as error:
-            live.end_now(EventType.ERROR, _error_view(error))
+            live.end_now(EventType.ERROR, _error_view(error, self._scope.run))
             raise
         await _end(live, EventType.DONE, _done_view(result), result)
         return result
@@ -433,9 +434,9 @@ def _done_view(result: AgentResult | None) -> dict[str, Any]:
     }
 
 
-def _error_view(error: BaseException) -> dict[str, Any]:
-    result = partial_result(error)
-    reason = None if result is None else result.exit_reason
+def _error_view(error: BaseException, run: Run | None) -> dict[str, Any]:
+    """The reason is this run's: an exception of a run inside it carries another one."""
+    reason = None if run is None else _exit_of(run)
     if reason is None:
         cancelled = isinstance(error, asyncio.CancelledError)
         reason = ExitReason.CANCELLED if cancelled else ExitReason.ERROR

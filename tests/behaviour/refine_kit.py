@@ -45,7 +45,7 @@ def loop_of(**settings: Any) -> LoopConfig:
     return LoopConfig(**settings)
 
 
-def in_turn(*values: T | BaseException) -> Callable[[AgentResult], T]:
+def in_turn(*values: T | BaseException | type[BaseException]) -> Callable[[AgentResult], T]:
     """A predicate that gives, or raises, its n-th value in iteration n."""
 
     def of_iteration(result: AgentResult) -> T:
@@ -54,7 +54,7 @@ def in_turn(*values: T | BaseException) -> Callable[[AgentResult], T]:
     return of_iteration
 
 
-def judging(*values: T | BaseException) -> Callable[[CriterionContext], T]:
+def judging(*values: T | BaseException | type[BaseException]) -> Callable[[CriterionContext], T]:
     """A criterion that gives, or raises, its n-th value in iteration n."""
 
     def of_iteration(ctx: CriterionContext) -> T:
@@ -79,8 +79,10 @@ def scoring(
     )
 
 
-def _given(value: T | BaseException) -> T:
+def _given(value: Any) -> Any:
     if isinstance(value, BaseException):
+        raise value
+    if isinstance(value, type) and issubclass(value, BaseException):
         raise value
     return value
 

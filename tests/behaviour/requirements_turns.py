@@ -133,6 +133,9 @@ REQUIREMENTS: dict[str, str] = {
     "events.order": "Events come in the order in which things happen.",
     "events.payload-keys": "S1's payload keys are kept.",
     "events.scored-once": "VERIFIER_SCORED comes once an iteration.",
+    "events.candidates": (
+        "Events of candidates carry their branch and come before BRANCH_SELECTED."
+    ),
     "events.no-early-refining": "No iteration is announced before its answer exists (23).",
     "events.agent-id": "Every event names its agent by the id given to the run, else its name.",
     "events.shape": "A StreamEvent is event, data and agent_id, and goes as JSON and as SSE.",
@@ -170,6 +173,6 @@ REQUIREMENTS: dict[str, str] = {
     "lost.sinks": "A sink or queue that fails is reported and never costs an answer.",
     "lost.callers-messages": "The caller's messages are never changed.",
     "lost.shared-config": "No counter lives on a shared agent or config (40).",
-    "usage.sums": "Usage sums every model call made for the run.",
+    "usage.sums": "A result's usage is the sum over all model calls made for its run, by whomever.",
     "usage.failed-calls": "A failed call costs what it cost, and unknown where nobody said (43).",
 }

@@ -131,6 +131,13 @@ def in_inner_run(place: Place) -> Agent:
     return Agent("outer", ScriptedModel([reply("Hm.", call("delegate"))]), tools=[delegate])
 
 
+def in_candidates(place: Place) -> Agent:
+    calls = [call("fine"), call("tool")]
+    model = ScriptedModel(lambda seen: "Hm." if seen.index == 1 else reply("Hm.", calls))
+    loop = LoopConfig(branches=3)
+    return Agent("ada", model, tools=[fine, place.tool], loop_config=loop)
+
+
 PLACES: dict[str, Callable[[Place], Agent]] = {
     "the model": in_model,
     "a later model call": in_second_model_call,
@@ -146,6 +153,7 @@ PLACES: dict[str, Callable[[Place], Agent]] = {
     "the verifier": in_judge("verifier"),
     "the judging model": in_judging_model,
     "a run inside a tool": in_inner_run,
+    "candidates": in_candidates,
 }
 everywhere = pytest.mark.parametrize("make", list(PLACES.values()), ids=list(PLACES))
 
@@ -332,4 +340,32 @@ async def test_one_failing_tool_leaves_no_sibling_running_and_none_unanswered():
     result = await run_agent(Agent("ada", model, tools=[fail, slow]), ask())
     assert still.is_set()
     assert answers(result.messages)[1] == "slow"
+    assert other_tasks() == set()
+
+
+async def approve(query: str, result: AgentResult) -> VerifierFeedback:
+    return VerifierFeedback(1.0)
+
+
+GRADED = LoopConfig(branches=3, verifier=Verifier(VerifierConfig(evaluate_fn=approve)))
+
+
+@requirement("cancel.siblings")
+async def test_one_failing_candidate_stops_no_sibling_and_leaves_none_running():
+    async def slow(seen: Any) -> str:
+        await settle()
+        return "good"
+
+    model = ScriptedModel([slow, KeyError("broken"), slow])
+    result = await run_agent(Agent("ada", model, loop_config=GRADED), ask())
+    assert (result.text, result.exit_reason) == ("good", ExitReason.CONVERGED)
+    assert (result.input_tokens, result.unknown_usage_calls) == (20, 1)
+    assert other_tasks() == set()
+
+
+@requirement("cancel.siblings", "lost.no-group")
+async def test_when_all_candidates_fail_the_first_error_is_raised_alone():
+    model = ScriptedModel([KeyError("a"), ValueError("b"), OSError("c")])
+    with pytest.raises(KeyError, match="a"):
+        await run_agent(Agent("ada", model, loop_config=GRADED), ask())
     assert other_tasks() == set()

@@ -359,6 +359,25 @@ async def test_a_judge_that_turns_the_runs_cancellation_into_another_error_does_
     assert result.exit_reason is ExitReason.CANCELLED
 
 
+@requirement("error.own-cancel")
+@pytest.mark.parametrize("error", [OSError("down"), asyncio.CancelledError()])
+async def test_a_cancellation_from_before_the_run_is_not_the_runs_own(error: BaseException):
+    """A task that catches its cancellation may clean up with the help of an agent."""
+
+    async def cleans_up() -> AgentResult:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return await run_agent(looping(LoopConfig(convergence_fn=in_turn(error))), ASK)
+        raise AssertionError("never cancelled")
+
+    task = asyncio.create_task(cleans_up())
+    await asyncio.sleep(0)
+    task.cancel()
+    result = await task
+    assert result.exit_reason is ExitReason.CRITERION_ERROR
+
+
 @requirement("error.unreachable-verifier")
 async def test_an_unreachable_verifier_is_an_error_and_spends_no_further_iteration():
     judge = ScriptedModel(lambda seen: ServerError("503 from the judge", status=503), name="judge")

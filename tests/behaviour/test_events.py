@@ -651,6 +651,71 @@ async def test_no_feedback_text_stands_in_the_record():
     assert secret not in json.dumps(seen)
 
 
+# ── Candidates ───────────────────────────────────────────────────────────────────────────────────
+
+
+def by_text(**scores: float) -> Verifier:
+    """A verifier that knows the score of each answer."""
+
+    async def grade(query: str, result: AgentResult) -> VerifierFeedback:
+        return VerifierFeedback(scores[result.text], issues=[f"{result.text} is it."])
+
+    return Verifier(VerifierConfig(evaluate_fn=grade))
+
+
+@requirement("events.candidates", "events.order", "events.scored-once", "events.payload-keys")
+async def test_the_events_of_candidates_name_their_branch_and_come_before_the_choice():
+    loop = LoopConfig(branches=3, verifier=by_text(a=0.2, b=0.9, c=0.5))
+    watched = await watch(Agent("ada", ScriptedModel(["a", "b", "c"]), loop_config=loop))
+    kinds = watched.kinds
+    chosen = kinds.index(EventType.BRANCH_SELECTED)
+    assert kinds[0] is EventType.AGENT_START
+    assert sorted(kinds[1:chosen]) == ["agent_done"] * 3 + ["text_delta"] * 3
+    assert kinds[chosen:] == ["branch_selected", "verifier_scored", "loop_iteration", "done"]
+    for kind in (EventType.TEXT_DELTA, EventType.AGENT_DONE):
+        assert sorted(data["branch"] for data in watched.data(kind)) == [0, 1, 2]
+    (selected,) = watched.data(EventType.BRANCH_SELECTED)
+    assert selected["branch_count"] == 3
+    assert (selected["winning_index"], selected["winning_score"]) == (1, 0.9)
+    assert watched.data(EventType.VERIFIER_SCORED) == [
+        {"iteration": 1, "score": 0.9, "issues": ["b is it."]}
+    ]
+    assert watched.data(EventType.LOOP_ITERATION) == [iteration(1, converged=True, score=0.9)]
+
+
+@requirement("events.candidates")
+async def test_the_tool_events_of_candidates_name_their_branch_too():
+    def look_then_answer(seen: Any) -> Any:
+        if len(seen.messages) > 1:
+            return "Done."
+        return reply(None, call("look", where=f"{seen.index} room"))
+
+    loop = LoopConfig(branches=2, verifier=by_text(**{"Done.": 1.0}))
+    model = ScriptedModel(look_then_answer)
+    watched = await watch(Agent("ada", model, tools=[look], loop_config=loop))
+    asked = {data["branch"]: data["args"]["where"] for data in watched.data(EventType.TOOL_CALL)}
+    told = {data["branch"]: data["result"] for data in watched.data(EventType.TOOL_RESULT)}
+    assert sorted(asked) == [0, 1]
+    assert told == {branch: f"There is nothing in the {asked[branch]}." for branch in asked}
+
+
+@requirement("events.candidates", "events.payload-keys")
+async def test_a_merge_has_no_winner():
+    loop = LoopConfig(branches=2, max_iterations=1)
+    model = ScriptedModel(["a", "b", "Both.\nCONFIDENCE: 0.7"])
+    watched = await watch(Agent("ada", model, loop_config=loop))
+    (selected,) = watched.data(EventType.BRANCH_SELECTED)
+    assert selected["branch_count"] == 2
+    assert (selected["winning_index"], selected["winning_score"]) == (None, None)
+    assert watched.data(EventType.VERIFIER_SCORED) == []
+
+
+@requirement("events.candidates")
+async def test_without_candidates_no_event_names_a_branch():
+    watched = await watch(looking_once())
+    assert not any("branch" in event.data for event in watched.events)
+
+
 # ── Streams that are tried again ─────────────────────────────────────────────────────────────────
 
 

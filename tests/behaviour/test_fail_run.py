@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -41,9 +42,9 @@ FAIL = LoopOutcome.FAIL_RUN
 class Noting:
     """A criterion that notes in which iterations it was asked."""
 
-    def __init__(self, *verdicts: bool | Exception) -> None:
+    def __init__(self, *verdicts: bool | OSError) -> None:
         self.asked: list[int] = []
-        self._judge = judging(*verdicts)
+        self._judge: Callable[[CriterionContext], bool] = judging(*verdicts)
 
     def evaluate(self, ctx: CriterionContext) -> bool:
         self.asked.append(ctx.iteration)

@@ -327,6 +327,19 @@ async def test_usage_counts_the_runs_made_inside_tools(fails: bool):
 
 
 @requirement("usage.sums")
+async def test_usage_counts_the_candidates_that_lost_and_the_merge():
+    script = [
+        reply("a", usage=cost(1, 10)),
+        reply("b", usage=cost(2, 20)),
+        reply("Both.\nCONFIDENCE: 0.5", usage=cost(4, 40)),
+    ]
+    loop = LoopConfig(branches=2, max_iterations=1)
+    result = await run_agent(Agent("ada", ScriptedModel(script), loop_config=loop), ask())
+    assert tokens(result) == (7, 70, 0, 0)
+    assert result.turns == 2
+
+
+@requirement("usage.sums")
 async def test_the_usage_of_a_result_is_the_sum_over_its_log():
     log = EventLog()
     script = [ServerError("cut", usage=cost(7, 3)), reply("a", usage=cost(10, 5)), "b"]

@@ -401,7 +401,7 @@ async def test_an_error_of_the_model_leaves_as_itself_with_the_best_result_so_fa
     assert result.error == "ServerError: 503"
 
 
-@requirement("refine.judges-own-script")
+@requirement("counts.nothing-shared")
 async def test_the_loop_of_one_agent_serves_different_questions_one_after_another():
     agent = looping(LoopConfig(verifier=scoring(0.1, 0.9)), numbered)
     first = await run_agent(agent, ASK)

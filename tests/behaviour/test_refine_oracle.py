@@ -78,7 +78,7 @@ class _StoppedError(Exception):
     pass
 
 
-def simulate(plan: Plan) -> Ending:
+def simulate(plan: Plan) -> Ending:  # noqa: C901, PLR0915  one screen, as the contract has it
     """The contract's refine loop, steps 1 to 8, without an agent."""
     asked: list[str] = []
     scores: list[int] = []
@@ -154,7 +154,7 @@ def simulate(plan: Plan) -> Ending:
             return ended("max_iterations")
 
 
-async def really(plan: Plan) -> Ending:
+async def really(plan: Plan) -> Ending:  # noqa: C901  small judges
     """The same, by the package."""
     asked: list[str] = []
     attempts: Counter[int] = Counter()

@@ -16,7 +16,9 @@ from untildone import (
     ExitReason,
     LoopConfig,
     LoopConvergedError,
+    LoopOutcome,
     LoopUnsatisfiedError,
+    MaxTurnsError,
     StuckPolicy,
     UntildoneError,
     Verifier,
@@ -86,6 +88,21 @@ async def test_an_unsatisfied_run_has_s3s_error_type():
     assert isinstance(watched.error, LoopUnsatisfiedError)
     assert watched.error.error_type == "loop_unsatisfied"
     assert watched.events[-1].data["error_type"] == "loop_unsatisfied"
+
+
+@requirement("exits.named-everywhere", "lost.foreign-unchanged")
+async def test_an_exception_of_a_run_inside_a_judge_does_not_lend_the_outer_run_its_exit():
+    async def judge(_: Any) -> bool:
+        await run_agent(ENDINGS["max_turns raising"].agent(), ask())
+        return True
+
+    loop = LoopConfig(criteria=[judge], on_criterion_error=LoopOutcome.FAIL_RUN)
+    log = EventLog()
+    watched = await watch(Agent("ada", ScriptedModel(["Hi."]), loop_config=loop), log=log)
+    assert isinstance(watched.error, MaxTurnsError)
+    assert event_to_dict(log[len(log) - 1])["reason"] == "criterion_error"
+    assert watched.events[-1].data["exit_reason"] == "criterion_error"
+    assert watched.events[-1].data["error_type"] == "MaxTurnsError"
 
 
 @requirement("exits.named-everywhere", "events.done-or-error")

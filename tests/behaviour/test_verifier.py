@@ -39,6 +39,8 @@ from untildone import (
     VerifierFeedback,
     run_agent,
 )
+from untildone.domain.messages import user_message
+from untildone.domain.requests import ModelRequest
 from untildone.testing import FakeClock, ScriptedModel
 
 
@@ -507,20 +509,19 @@ async def test_a_judge_of_its_own_is_metered_like_the_agents_model_also_among_th
 
 
 @requirement("verifier.usage")
-async def test_what_a_criterion_asks_of_the_runs_model_is_counted():
-    from untildone.domain.messages import user_message
-    from untildone.domain.requests import ModelRequest
-
+@pytest.mark.parametrize("purpose", [{}, {"purpose": "judge"}], ids=["no purpose", "judge"])
+async def test_what_a_criterion_asks_of_the_runs_model_is_counted_and_is_no_turn(
+    purpose: dict[str, Any],
+):
     async def criterion(ctx: CriterionContext) -> bool:
-        answer = await ctx.model.generate(
-            ModelRequest(messages=[user_message("good?")], purpose="judge")
-        )
-        return answer.message.text == "yes"
+        request = ModelRequest(messages=[user_message("good?")], **purpose)
+        return (await ctx.model.generate(request)).message.text == "yes"
 
     agent = looping(LoopConfig(criteria=[criterion]), ["answer", "yes"])
     result = await run_agent(agent, ASK)
     assert result.exit_reason is ExitReason.CONVERGED
-    assert (result.input_tokens, result.turns) == (20, 1)
+    assert (result.input_tokens, result.turns, result.text) == (20, 1, "answer")
+    assert result.messages == [*ASK, said("assistant", "answer")]
 
 
 @requirement("verifier.default-model")

@@ -8,6 +8,7 @@ import textwrap
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ Environment = Mapping[str, str | None]
 def untildone(*args: str, stdin: str | bytes = "", env: Environment | None = None) -> Result:
     """Runs the command in this process, from the command line to the exit status."""
     settings: dict[str, str | None] = {"UNTILDONE_MODEL": None, **(env or {})}
-    result = CliRunner(env=settings).invoke(cli, list(args), input=stdin)
+    result = CliRunner(env=settings).invoke(cli, list(args), input=stdin, prog_name="untildone")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
@@ -89,6 +90,9 @@ class Provider:
         self.answers = list(answers)
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
+        self.paths: list[str] = []
+        self.seen_headers: list[Message] = []
+        self.headers: dict[str, str] = {}
         self.url = ""
 
 
@@ -125,11 +129,15 @@ def provider(*answers: tuple[int, bytes]) -> Iterator[Provider]:
 
         def _answer(self):
             known.keys.append(self.headers.get("authorization"))
+            known.paths.append(self.path)
+            known.seen_headers.append(self.headers)
             status, body = known.answers[min(len(known.keys), len(known.answers)) - 1]
             self.send_response(status)
             streams = body.startswith(b"data:")
             self.send_header("content-type", "text/event-stream" if streams else "application/json")
             self.send_header("content-length", str(len(body)))
+            for name, value in known.headers.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 

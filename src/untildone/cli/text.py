@@ -22,6 +22,15 @@ def one_line(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: max(0, most - 1)]}…"
 
 
+def in_short(text: str, most: int) -> str:
+    """The first line of a text that is not blank, with how many lines there are."""
+    lines = [line for line in shown_text(text).splitlines() if line.strip()]
+    if not lines:
+        return "(nothing)"
+    more = f"  (+{counted(len(lines) - 1, 'line')})" if len(lines) > 1 else ""
+    return one_line(lines[0], most - len(more)) + more
+
+
 def shown_call(tool: str, arguments: Any, most: int) -> str:
     """A tool call as a person would write it."""
     if isinstance(arguments, dict):

@@ -14,6 +14,7 @@ from typing import Any
 
 from untildone.agent import Agent
 from untildone.domain.errors import ConfigError, describe
+from untildone.tools.decorator import OPTIONS_MARK
 
 
 def load_agent(where: str) -> Agent:
@@ -58,7 +59,7 @@ def load_tools(file: str) -> list[Any]:
 
 
 def _is_marked(value: object) -> bool:
-    return not isinstance(value, type | ModuleType) and hasattr(value, "__untildone_tool__")
+    return not isinstance(value, type | ModuleType) and hasattr(value, OPTIONS_MARK)
 
 
 def _distinct(values: Any) -> list[Any]:

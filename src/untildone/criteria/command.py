@@ -20,6 +20,7 @@ _GROUPS: Final = os.name == "posix"
 _LATE_OUTPUT_S: Final = 0.5
 _REAPING_S: Final = 5.0
 _SHORTEST_SECRET: Final = 8
+_LONGEST_SHOWN: Final = 200
 _SECRET_NAME: Final = re.compile(r"(?i)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 # Colours, cursor movements, titles: noise to a model, and no text of a check may steer a terminal.
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)")
@@ -70,9 +71,10 @@ class Command:
 
     @property
     def shown(self) -> str:
-        """The command as one line."""
+        """The command as one line, shortened."""
         command = self.command
-        return command if isinstance(command, str) else shlex.join(command)
+        line = " ".join((command if isinstance(command, str) else shlex.join(command)).split())
+        return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}…"
 
     async def evaluate(self, _ctx: CriterionContext) -> CriterionVerdict:
         """Runs the command.

@@ -68,16 +68,21 @@ class AgentResult:
         """Input plus output tokens."""
         return self.input_tokens + self.output_tokens
 
-    def read_from(self, make: Callable[[str], Any]) -> None:
-        """Lets ``messages``, ``tool_calls`` and ``scores`` be made when they are first read.
+    @classmethod
+    def with_long_fields_made_by(cls, make: Callable[[str], Any], **fields: Any) -> AgentResult:
+        """A result whose ``messages``, ``tool_calls`` and ``scores`` are made when first read.
 
         A run of a thousand iterations shows its result a thousand times; a copy of the whole
         conversation each time would make its cost quadratic.
+
+        Args:
+            make: Gives one of them by name.
+            **fields: The other fields that do not have their default.
         """
-        fields = self.__dict__
-        for name in _LAZY_FIELDS:
-            del fields[name]
+        result = cls.__new__(cls)
         fields[_MAKE] = make
+        result.__dict__ = fields
+        return result
 
     def __getattr__(self, name: str) -> Any:
         # Only called for attributes that are not there: the lazy ones, before their first read.

@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from typing import Any
+from collections.abc import Awaitable, Coroutine, Iterable
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_begun_in: ContextVar[tuple[asyncio.Task[Any] | None, int]] = ContextVar(
+    "untildone_begun_in", default=(None, 0)
+)
+"""The task that a run began in, and how often it had been cancelled before."""
 
 
 def is_being_cancelled() -> bool:
-    """Whether the running task itself was asked to stop.
+    """Whether the running task itself was asked to stop, since its run began.
 
     A ``CancelledError`` without that comes out of something the task awaited, such as a future
     that somebody else cancelled; it is a failure of that thing and not the end of the run.
     """
     task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
+    begun_in, before = _begun_in.get()
+    return task is None or task.cancelling() > (before if task is begun_in else 0)
+
+
+async def forgiving_the_past(work: Awaitable[T]) -> T:
+    """Awaits a run; that its task was cancelled before is over: cleaning up may need an agent."""
+    task = asyncio.current_task()
+    token = _begun_in.set((task, 0 if task is None else task.cancelling()))
+    try:
+        return await work
+    finally:
+        _begun_in.reset(token)
 
 
 async def together(work: Iterable[Coroutine[Any, Any, None]]) -> None:

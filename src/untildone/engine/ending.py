@@ -17,6 +17,7 @@ from untildone.domain.errors import (
 from untildone.domain.exits import ExitReason
 from untildone.domain.log import RunEnded
 from untildone.domain.results import AgentResult
+from untildone.engine.cancellation import forgiving_the_past
 from untildone.engine.context import Run
 from untildone.engine.remembering import learn, record_episode
 from untildone.engine.tool_calls import answer_the_rest
@@ -66,7 +67,7 @@ def give_result(run: Run) -> AgentResult:
 async def ended_properly(run: Run, work: Awaitable[AgentResult]) -> AgentResult:
     """Awaits the loop; whatever it raises, the run is ended first and the best so far kept."""
     try:
-        return await work
+        return await forgiving_the_past(work)
     except asyncio.CancelledError as error:
         _end_raising(run, ExitReason.CANCELLED, error)
         raise

@@ -28,7 +28,7 @@ from untildone.domain.errors import (
     ModelTimeoutError,
 )
 from untildone.domain.usage import Usage
-from untildone.models.endpoint import Endpoint
+from untildone.models.endpoint import Endpoint, ModelTimeouts
 
 if TYPE_CHECKING:
     import aiohttp
@@ -65,6 +65,61 @@ async def aclose() -> None:
         await pool.keeper.aclose()
 
 
+class _Watch:
+    """Ends a wait for the network that takes too long: ``asyncio.timeout`` for many short waits.
+
+    One timer serves all waits of a request. It rings at the earliest moment that could be too late
+    and is set again where that was put off meanwhile: a thousand packets set it once.
+    """
+
+    __slots__ = ("_at", "_cancelling", "_loop", "_rings_within", "_task", "_timer", "fired")
+
+    def __init__(self, timeouts: ModelTimeouts) -> None:
+        limits = (timeouts.first_token_s, timeouts.between_tokens_s, timeouts.total_s)
+        self._rings_within = min((limit for limit in limits if limit is not None), default=None)
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._at: float | None = None
+        self._cancelling = 0
+        self.fired = False
+
+    def begin(self, at: float | None) -> None:
+        """A wait of the current task begins that must end at the loop's time ``at``."""
+        self._at = at
+        if at is None or self._rings_within is None:
+            return
+        task = self._task = asyncio.current_task()
+        self._cancelling = task.cancelling() if task is not None else 0
+        if self._timer is None:
+            within = self._loop.time() + self._rings_within
+            self._timer = self._loop.call_at(min(at, within), self._ring)
+
+    def end(self) -> None:
+        """The wait is over."""
+        self._task = None
+
+    def took_too_long(self) -> bool:
+        """Whether the cancellation that is being handled is this watch's and nobody else's."""
+        return self.fired and self._task is not None and self._task.uncancel() <= self._cancelling
+
+    def close(self) -> None:
+        """No more waits."""
+        self._task = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._task is None or self._at is None:
+            return  # nobody waits; the next wait sets the timer
+        if self._loop.time() < self._at:
+            self._timer = self._loop.call_at(self._at, self._ring)
+            return
+        self.fired = True
+        self._task.cancel()
+
+
 class Response:
     """An open answer. Only valid inside ``async with post(…)``.
 
@@ -81,15 +136,19 @@ class Response:
         "_given_at",
         "_heard",
         "_loop",
+        "_watch",
         "headers",
         "status",
     )
 
-    def __init__(self, answer: aiohttp.ClientResponse, endpoint: Endpoint, started: float) -> None:
+    def __init__(
+        self, answer: aiohttp.ClientResponse, endpoint: Endpoint, started: float, watch: _Watch
+    ) -> None:
         self.status = answer.status
         self.headers: Mapping[str, str] = answer.headers
         self._content = answer.content
         self._endpoint = endpoint
+        self._watch = watch
         self._loop = asyncio.get_running_loop()
         self._end = _after(started, endpoint.timeouts.total_s)
         self._deadline = _after(started, endpoint.timeouts.first_token_s)
@@ -120,17 +179,21 @@ class Response:
         if self._heard:
             self._heard = False
             self._deadline = _after(now, self._endpoint.timeouts.between_tokens_s)
+        self._watch.begin(_earlier(self._deadline, self._end))
         try:
-            async with asyncio.timeout_at(_earlier(self._deadline, self._end)):
-                piece = await self._content.readany()
-        except TimeoutError as error:
-            raise self._too_late() from error
+            piece = await self._content.readany()
+        except asyncio.CancelledError:
+            if self._watch.took_too_long():
+                raise self._too_late() from None
+            raise
         except (aiohttp.ClientError, OSError) as error:
             raise ConnectionFailedError(
                 f"{self._endpoint.model}: the connection to {self._endpoint.base_url} broke in the"
                 f" middle of the reply ({_reason(error)}); a RetryPolicy tries again",
                 status=self.status,
             ) from error
+        finally:
+            self._watch.end()
         self._given_at = self._loop.time()
         return piece
 
@@ -170,17 +233,21 @@ async def post(endpoint: Endpoint, body: bytes) -> AsyncGenerator[Response]:
     pool = await _pool()
     async with pool.slots:
         started = asyncio.get_running_loop().time()
-        answer = await _answer(pool, endpoint, body, started)
+        watch = _Watch(endpoint.timeouts)
         try:
-            yield Response(answer, endpoint, started)
-            await _drain(answer)
+            answer = await _answer(pool, endpoint, body, started, watch)
+            try:
+                yield Response(answer, endpoint, started, watch)
+                await _drain(answer)
+            finally:
+                # Closes the connection, except where the body was read to its end.
+                answer.release()
         finally:
-            # Closes the connection, except where the body was read to its end.
-            answer.release()
+            watch.close()
 
 
 async def _answer(
-    pool: _Pool, endpoint: Endpoint, body: bytes, started: float
+    pool: _Pool, endpoint: Endpoint, body: bytes, started: float, watch: _Watch
 ) -> aiohttp.ClientResponse:
     """Sends the request, once more where a kept connection turned out to be closed."""
     import aiohttp
@@ -190,30 +257,34 @@ async def _answer(
     deadline = _earlier(_after(started, first), _after(started, total))
     while True:
         sent = _Sent()
+        watch.begin(deadline)
         try:
-            async with asyncio.timeout_at(deadline):
-                return await pool.session.post(
-                    endpoint.url,
-                    data=body if len(body) <= _LARGE_BODY else io.BytesIO(body),
-                    headers=endpoint.headers,
-                    allow_redirects=False,
-                    proxy=_proxy(pool, endpoint),
-                    timeout=_connect_timeout(timeouts.connect_s),
-                    trace_request_ctx=sent,
-                )
+            return await pool.session.post(
+                endpoint.url,
+                data=body if len(body) <= _LARGE_BODY else io.BytesIO(body),
+                headers=endpoint.headers,
+                allow_redirects=False,
+                proxy=_proxy(pool, endpoint),
+                timeout=_connect_timeout(timeouts.connect_s),
+                trace_request_ctx=sent,
+            )
         except aiohttp.ClientError as error:
             # Servers close idle connections: a request that met such a close was not read.
             at_once = asyncio.get_running_loop().time() - started < _STALE_S
             if sent.reused and at_once and isinstance(error, _closed_connection()):
                 continue
             raise _failure(error, endpoint) from error
-        except TimeoutError as error:
+        except asyncio.CancelledError:
+            if not watch.took_too_long():
+                raise
             what = ("no whole reply", "total_s", total)
             if total is None or (first is not None and first <= total):
                 what = ("no first token", "first_token_s", first)
-            raise _too_late(endpoint, *what) from error
+            raise _too_late(endpoint, *what) from None
         except OSError as error:
             raise _failure(error, endpoint) from error
+        finally:
+            watch.end()
 
 
 def _too_late(

@@ -48,6 +48,6 @@ class LocalModel:
                 self._model,
                 base_url=base_url,
                 name=self.name,
-                advice="the embedded server has ended; start the program again",
+                advice="the embedded server has ended; the next call starts it again",
             )
         return await wire.generate(request, on_delta)

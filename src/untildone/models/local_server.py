@@ -20,8 +20,8 @@ import sys
 from importlib import import_module
 from typing import Any, Final
 
-_CONTEXT_TOKENS: Final = 8192
 _SLOTS: Final = 4
+_SLOT_TOKENS: Final = 4096
 _MOST_REPLY_TOKENS: Final = 1024
 _ERRORS_ONLY: Final = 1
 
@@ -50,9 +50,10 @@ def _server(settings: dict[str, Any]) -> Any:
     params = library.CommonParams()
     params.model.path = settings["weights"]
     params.model_alias = {settings["name"]}
-    params.n_ctx = _CONTEXT_TOKENS
-    params.kv_unified = True  # a request alone may use the whole context
     params.n_parallel = _SLOTS
+    # Split, not shared: with kv_unified, requests that fill it together all fail with a 500.
+    params.n_ctx = _SLOTS * _SLOT_TOKENS
+    params.kv_unified = False
     params.n_predict = _MOST_REPLY_TOKENS
     params.cpuparams.n_threads = settings["threads"]
     params.cpuparams_batch.n_threads = settings["threads"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final, cast
 
+_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _EMPTY_DICT: Final[dict[str, Any]] = {}
 _EMPTY_LIST: Final[list[Any]] = []
 
@@ -58,8 +59,7 @@ def encoded(value: Any) -> bytes:
         TypeError: Something in it has no JSON form.
         ValueError: It holds NaN or infinity, or contains itself.
     """
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")
+    return _ENCODE(value).encode("utf-8", "replace")
 
 
 def whole_unicode(text: str) -> str:

@@ -55,6 +55,8 @@ class MeteredModel:
         """Calls the inner model; records the beginning and the reply or the failure."""
         at = request.at or self._at_now()
         purpose = request.purpose
+        if purpose == "worker" and request.at is None:
+            purpose = "judge"  # only the turn loop, which says where it is, makes turns
         name = self._inner.name
         await self._record(ModelCallStarted(at, purpose, name))
         try:

@@ -95,14 +95,14 @@ class OpenAIChatModel:
         self._fields: dict[str, Any] = {"model": model}
         if usage_option:
             self._fields["stream_options"] = {"include_usage": True}
-        is_openai = urlsplit(url).hostname == _OPENAI_HOST
+        self._is_openai = urlsplit(url).hostname == _OPENAI_HOST
         self._max_tokens_field = max_tokens_field or (
-            "max_completion_tokens" if is_openai else "max_tokens"
+            "max_completion_tokens" if self._is_openai else "max_tokens"
         )
         self._sends_back = tuple(sends_back)
         self._keeps_call_extras = keeps_call_extras
         self._dropped = REASONING_KEYS.difference(sends_back)
-        if not is_openai:
+        if not self._is_openai:
             self._dropped |= {"refusal"}
         self._form = f"chat:{','.join(sorted(self._dropped))}:{keeps_call_extras}"
         self._schema_by = _BY_SCHEMA
@@ -223,10 +223,13 @@ class OpenAIChatModel:
         drops_call_extra = not self._keeps_call_extras and any(
             call.extra for call in message.tool_calls
         )
-        if not drops_extra and not drops_call_extra:
+        is_foreign_role = message.role == "developer" and not self._is_openai
+        if not (drops_extra or drops_call_extra or is_foreign_role):
             return message.wire_json()
         form = message.to_dict()
         form.pop("is_error", None)
+        if is_foreign_role:
+            form["role"] = "system"
         for key in self._dropped:
             form.pop(key, None)
         if drops_call_extra:

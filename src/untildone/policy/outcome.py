@@ -72,21 +72,25 @@ def _returned(state: RunState, reason: ExitReason) -> Finished:
 
 
 def _result(state: RunState, finished: Finished) -> AgentResult:
-    run = finished.run
-    started = state.started
-    result = AgentResult(
-        agent_id=started.agent_id if started is not None else "",
+    run, started = finished.run, state.started
+    if started is None:
+        raise ValueError("a run that has not started has no result")
+    return AgentResult.with_long_fields_made_by(
+        _Material(run, run.end or len(run.conversation), state.scores),
+        agent_id=started.agent_id,
         text=run.text,
-        model=run.model or (started.model if started is not None else ""),
+        input_tokens=state.input_tokens,
+        output_tokens=state.output_tokens,
+        model=run.model or started.model,
         confidence=finished.confidence,
+        episodes_recalled=0 if state.recalled is None else state.recalled.episodes,
+        cached_tokens=state.cached_tokens,
+        turns=state.turns,
         best_iteration=finished.iteration,
         finish_reason=run.finish_reason,
-        episodes_recalled=0 if state.recalled is None else state.recalled.episodes,
-        run_id=started.at.run if started is not None else "",
+        unknown_usage_calls=state.unknown_usage_calls,
+        run_id=started.at.run,
     )
-    update_totals(result, state)
-    result.read_from(_Material(run, run.end or len(run.conversation), state.scores))
-    return result
 
 
 class _Material:

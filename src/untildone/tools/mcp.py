@@ -1,0 +1,378 @@
+"""MCP servers whose tools an agent may use: ``Agent.mcps``.
+
+What stands here is configuration: immutable, shared by any number of runs. Each run connects anew
+when it starts, asks for the tools once, and closes the connection when it ends, on every path. The
+SDK (extra ``[mcp]``) is imported by the first run that needs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
+
+from untildone.domain.bounds import check_count, check_number
+from untildone.domain.errors import ConfigError, ToolError
+from untildone.domain.tools import ToolSpec, ToolTraits
+from untildone.ports import Offload, Tool
+from untildone.tools.json_arguments import JsonArguments
+from untildone.tools.mcp_connection import Connection, LastWords, StderrReader
+from untildone.tools.mcp_results import content_text
+from untildone.tools.results import DEFAULT_MAX_RESULT_CHARS, LEAST_MAX_RESULT_CHARS, cut_text
+
+if TYPE_CHECKING:
+    from mcp_types import Tool as ListedTool
+
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]*")
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_NAME: Final = 64
+_LONGEST_LABEL: Final = 160
+_READ_S: Final = 300.0
+"""How long a stream may be silent, in seconds: the SDK's own choice."""
+
+
+@dataclass(frozen=True, eq=False)
+class MCPServer(ABC):
+    """What all MCP servers have in common; use ``StdioMCP``, ``HTTPMCP`` or ``SSEMCP``.
+
+    Attributes:
+        name: What a person calls it: errors name it, and a loaded skill finds it by its name.
+        prefix: Put before the names of its tools, so that two servers may have tools of one name.
+        only: The tools to use, by the server's own names; None: all of them.
+        timeout_s: Most seconds a call may take; then it has failed, and the run goes on.
+        connect_timeout_s: Most seconds until the server has started and named its tools.
+        max_result_chars: Most characters of a result that are sent, 200 or more.
+
+    Raises:
+        ConfigError: A value cannot work.
+    """
+
+    _: KW_ONLY
+    name: str = ""
+    prefix: str = ""
+    only: Sequence[str] | None = None
+    timeout_s: float = 60.0
+    connect_timeout_s: float = 30.0
+    max_result_chars: int = DEFAULT_MAX_RESULT_CHARS
+
+    def __post_init__(self) -> None:
+        kind = type(self).__name__
+        if not self.name:
+            object.__setattr__(self, "name", self._own_name())
+        if not _PREFIX.fullmatch(self.prefix):
+            raise ConfigError(
+                f"{kind}.prefix is {self.prefix!r}; use letters a to z, digits, _ and -"
+            )
+        if self.only is not None:
+            object.__setattr__(self, "only", _texts(f"{kind}.only", self.only))
+        check_number(f"{kind}.timeout_s", self.timeout_s, above=True)
+        check_number(f"{kind}.connect_timeout_s", self.connect_timeout_s, above=True)
+        check_count(f"{kind}.max_result_chars", self.max_result_chars, least=LEAST_MAX_RESULT_CHARS)
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """How errors name it, without what looks like a secret."""
+
+    @property
+    @abstractmethod
+    def advice(self) -> str:
+        """What to look at when it cannot be used."""
+
+    @abstractmethod
+    def transport(self, words: LastWords) -> AbstractAsyncContextManager[Any]:
+        """Gives what the SDK's client connects to; what may explain a failure goes to ``words``."""
+
+    @abstractmethod
+    def _own_name(self) -> str: ...
+
+
+@dataclass(frozen=True, eq=False)
+class StdioMCP(MCPServer):
+    """An MCP server that is started as a program and spoken to through its stdin and stdout.
+
+    Attributes:
+        command: The program.
+        args: Its arguments.
+        env: Environment variables for it, beside the few that are safe to hand on, such as PATH.
+        cwd: Where it runs; default: here.
+    """
+
+    command: str
+    args: Sequence[str] = ()
+    env: Mapping[str, str] | None = field(default=None, repr=False)
+    cwd: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "command", _text("StdioMCP.command", self.command))
+        object.__setattr__(self, "args", _texts("StdioMCP.args", self.args))
+        object.__setattr__(self, "env", _mapping("StdioMCP.env", self.env))
+        super().__post_init__()
+
+    @property
+    def label(self) -> str:
+        """The command and its arguments."""
+        return _label(" ".join((self.command, *self.args)))
+
+    @property
+    def advice(self) -> str:
+        """Look at it by hand."""
+        return "Run the command in a terminal to see what it says"
+
+    def _own_name(self) -> str:
+        return PurePath(self.command).name
+
+    @asynccontextmanager
+    async def transport(self, words: LastWords) -> AsyncGenerator[Any, None]:
+        """Starts the program; it is ended, and killed if need be, when the block is left."""
+        from mcp.client.stdio import StdioServerParameters, stdio_client
+
+        parameters = StdioServerParameters(
+            command=self.command,
+            args=list(self.args),
+            env=None if self.env is None else dict(self.env),
+            cwd=self.cwd,
+        )
+        with StderrReader(words) as stderr:
+            yield stdio_client(parameters, errlog=stderr)
+
+
+@dataclass(frozen=True, eq=False)
+class HTTPMCP(MCPServer):
+    """An MCP server at an address (streamable HTTP).
+
+    Attributes:
+        url: The server's endpoint, such as ``"https://example.com/mcp"``.
+        headers: Sent with each request, such as ``{"Authorization": "Bearer …"}``.
+        auth: An ``httpx2.Auth``, such as the OAuth providers of the SDK.
+    """
+
+    url: str
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    auth: Any = field(default=None, repr=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        kind = type(self).__name__
+        url = _text(f"{kind}.url", self.url)
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"{kind}.url is {url!r:.80}; give an address with http:// or https://")
+        object.__setattr__(self, "headers", _mapping(f"{kind}.headers", self.headers))
+        super().__post_init__()
+
+    @property
+    def label(self) -> str:
+        """The address, without user and query."""
+        parts = urlsplit(self.url)
+        host = parts.netloc.rpartition("@")[2]
+        return _label(f"{parts.scheme}://{host}{parts.path}")
+
+    @property
+    def advice(self) -> str:
+        """Look whether it is there and lets us in."""
+        return "Check that a server runs at this address and accepts headers= or auth="
+
+    def _own_name(self) -> str:
+        return urlsplit(self.url).netloc.rpartition("@")[2]
+
+    @asynccontextmanager
+    async def transport(self, words: LastWords) -> AsyncGenerator[Any, None]:
+        """Streams over connections that are closed when the block is left."""
+        from mcp.client.streamable_http import streamable_http_client
+
+        async with self._http_client(words) as http:
+            yield streamable_http_client(self.url, http_client=http)
+
+    def _http_client(self, words: LastWords) -> Any:
+        import httpx2
+
+        async def note_refusal(response: httpx2.Response) -> None:
+            if response.is_error:
+                words.add(f"HTTP {response.status_code} {response.reason_phrase}. ".encode())
+
+        return httpx2.AsyncClient(
+            headers=dict(self.headers or {}),
+            auth=self.auth,
+            timeout=httpx2.Timeout(
+                self.connect_timeout_s, read=max(_READ_S, self.timeout_s, self.connect_timeout_s)
+            ),
+            event_hooks={"response": [note_refusal]},
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class SSEMCP(HTTPMCP):
+    """An MCP server at an address, by the older transport over server-sent events.
+
+    Attributes:
+        url: The address of the event stream, such as ``"http://localhost:8000/sse"``.
+        headers: Sent with each request.
+        auth: An ``httpx2.Auth``.
+    """
+
+    @asynccontextmanager
+    async def transport(self, words: LastWords) -> AsyncGenerator[Any, None]:
+        """One stream of events for all answers, closed when the block is left."""
+        from mcp.client.sse import sse_client
+
+        def factory(*_: object, **__: object) -> Any:
+            return self._http_client(words)
+
+        yield sse_client(self.url, httpx_client_factory=factory)
+
+
+class MCPTool:
+    """A tool of an MCP server as a ``Tool``."""
+
+    __slots__ = ("_arguments", "_connection", "_wire_name", "max_result_chars", "server", "spec")
+
+    def __init__(self, server: MCPServer, connection: Connection, listed: ListedTool) -> None:
+        self.server = server
+        self.max_result_chars = server.max_result_chars
+        self.spec = ToolSpec(
+            name=_NOT_IN_NAMES.sub("_", server.prefix + listed.name)[:_LONGEST_NAME],
+            description=listed.description or listed.title or "",
+            parameters={"properties": {}, **listed.input_schema},
+            traits=_traits(listed),
+        )
+        self._wire_name = listed.name
+        self._connection = connection
+        self._arguments = JsonArguments(self.spec.parameters)
+
+    def parse(self, arguments: str) -> dict[str, Any]:
+        """The arguments, held against the server's schema.
+
+        Raises:
+            ToolError: They are no JSON object or do not fit.
+        """
+        return self._arguments.parse(arguments)
+
+    async def run(self, arguments: dict[str, Any], offload: Offload) -> str:
+        """One call; its result as text, cut.
+
+        Raises:
+            ToolError: The tool reports an error, or its server gave no answer.
+        """
+        del offload
+        result = await self._connection.call(self._wire_name, arguments)
+        text = content_text(result.content, result.structured_content)
+        text = cut_text(text, self.max_result_chars)
+        if result.is_error:
+            raise ToolError(text or "the tool reports an error and does not say which")
+        return text
+
+
+@asynccontextmanager
+async def open_servers(servers: Sequence[Any]) -> AsyncGenerator[list[MCPTool], None]:
+    """Connects to all servers at once and gives their tools; closes all when the block is left.
+
+    Raises:
+        MCPError: A server cannot be used.
+        ConfigError: Something is no MCP server, the SDK is missing, or two tools have one name.
+    """
+    known = [_checked_server(index, server) for index, server in enumerate(servers)]
+    connections = [Connection(server) for server in known]
+    try:
+        opened = await asyncio.gather(
+            *(connection.open() for connection in connections), return_exceptions=True
+        )
+        tools: list[MCPTool] = []
+        for server, connection, listed in zip(known, connections, opened, strict=True):
+            if isinstance(listed, BaseException):
+                raise listed
+            tools += [MCPTool(server, connection, tool) for tool in _chosen(server, listed)]
+        _refuse_clashes(tools)
+        yield tools
+    finally:
+        await asyncio.gather(*(connection.close() for connection in connections))
+
+
+def refuse_clashes(tools: Mapping[str, Tool], found: Sequence[MCPTool]) -> None:
+    """Refuses a server's tool that has the name of one of the agent's own.
+
+    Raises:
+        ConfigError: One has.
+    """
+    for tool in found:
+        if tool.spec.name in tools:
+            raise ConfigError(_clash(tool, "a tool of the agent"))
+
+
+def _refuse_clashes(tools: Sequence[MCPTool]) -> None:
+    seen: dict[str, MCPTool] = {}
+    for tool in tools:
+        other = seen.setdefault(tool.spec.name, tool)
+        if other is not tool:
+            raise ConfigError(_clash(tool, f"a tool of the MCP server {other.server.name!r}"))
+
+
+def _clash(tool: MCPTool, other: str) -> str:
+    return (
+        f"the MCP server {tool.server.name!r} has a tool {tool.spec.name!r}, and so is called {other};"
+        f' give the server a prefix, such as prefix="{_NOT_IN_NAMES.sub("_", tool.server.name)}_",'
+        " or leave the tool out with only=[...]"
+    )
+
+
+def _checked_server(index: int, server: object) -> MCPServer:
+    if isinstance(server, MCPServer):
+        return server
+    raise ConfigError(
+        f"Agent.mcps[{index}] is {server!r:.80}; give StdioMCP(...), HTTPMCP(...) or SSEMCP(...)"
+    )
+
+
+def _chosen(server: MCPServer, listed: Sequence[ListedTool]) -> list[ListedTool]:
+    if server.only is None:
+        return list(listed)
+    by_name = {tool.name: tool for tool in listed}
+    unknown = [name for name in server.only if name not in by_name]
+    if unknown:
+        known = ", ".join(sorted(by_name)) or "none"
+        raise ConfigError(
+            f"the MCP server {server.name!r} has no tool {unknown[0]!r}; its tools: {known}"
+        )
+    return [by_name[name] for name in dict.fromkeys(server.only)]
+
+
+def _traits(listed: ListedTool) -> ToolTraits:
+    hints = listed.annotations
+    idempotent = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
+    return ToolTraits(idempotent=idempotent)
+
+
+def _label(text: str) -> str:
+    from untildone.tools.redaction import redacted  # compiles its patterns: 25 ms
+
+    shown = redacted(text)
+    return repr(shown if len(shown) <= _LONGEST_LABEL else f"{shown[: _LONGEST_LABEL - 1]}…")
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, str) and value.strip():
+        return value
+    raise ConfigError(f"{name} is {value!r:.80}; give a text")
+
+
+def _texts(name: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, list | tuple):
+        texts = tuple(cast("Sequence[object]", value))
+        if all(isinstance(text, str) for text in texts):
+            return cast("tuple[str, ...]", texts)
+    raise ConfigError(f"{name} is {value!r:.80}; give a list of texts")
+
+
+def _mapping(name: str, value: object) -> dict[str, str] | None:
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        pairs = dict(cast("Mapping[object, object]", value))
+        if all(isinstance(key, str) and isinstance(text, str) for key, text in pairs.items()):
+            return cast("dict[str, str]", pairs)
+    # The value may hold a key, so only its kind is shown.
+    raise ConfigError(f"{name} is a {type(value).__name__}; give a dict of texts")
