@@ -134,6 +134,9 @@ class LoopConfig:
         synthesizer: Merges candidates that nothing grades; default: the agent's own model does.
         auto_extract_skill: Distil a converged run into a reusable skill.
         skill_confidence_threshold: The quality that needs, in [0, 1].
+        skill_description: What the skill's callers read: a text, or ``(task_tag, query) -> text``,
+            sync or async; default: made of both, with what looks like a secret left out.
+        skill_library: Where the skill is kept beyond this process; see ``SkillLibrary``.
         criteria: Stop criteria in order, all of which must be satisfied; the first that asks for
             another iteration wins (S3). Callables taking a ``CriterionContext``, or objects with
             ``evaluate(ctx)``; sync or async; giving a ``CriterionVerdict``, a bool or
@@ -144,7 +147,7 @@ class LoopConfig:
         evaluate_final: Ask the criteria on the last iteration too.
 
     Raises:
-        ConfigError: A value is out of bounds, or a feature is not there yet.
+        ConfigError: A value is out of bounds or of the wrong kind.
     """
 
     max_iterations: int = 5
@@ -170,6 +173,8 @@ class LoopConfig:
     branch_vote: Callable[[AgentResult], Any] | None = field(default=None, kw_only=True)
     branch_temperatures: Sequence[float] = field(default=(), kw_only=True)
     synthesizer: Synthesizer | None = field(default=None, kw_only=True)
+    skill_description: str | Callable[[str, str], Any] | None = field(default=None, kw_only=True)
+    skill_library: Any | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_count("LoopConfig.max_iterations", self.max_iterations)
@@ -191,8 +196,9 @@ class LoopConfig:
         object.__setattr__(self, "criteria", _checked_criteria(self.criteria))
         for name in ("on_exhausted", "on_criterion_error"):
             object.__setattr__(self, name, _checked_outcome(name, getattr(self, name)))
-        self._refuse_what_is_not_built()
+        _check_memories("LoopConfig", self)
         self._check_branches()
+        self._check_skills()
         if self.on_exhausted is LoopOutcome.FAIL_RUN and not self.judges:
             msg = (
                 "LoopConfig.on_exhausted is FAIL_RUN, but nothing could ever accept the work;"
@@ -216,13 +222,6 @@ class LoopConfig:
         )
         raise ConfigError(msg)
 
-    def _refuse_what_is_not_built(self) -> None:
-        for name in ("procedural_memory", "episodic_memory"):
-            if getattr(self, name) is not None:
-                raise _not_yet(f"LoopConfig.{name}")
-        if self.auto_extract_skill:
-            raise _not_yet("LoopConfig.auto_extract_skill")
-
     def _check_branches(self) -> None:
         _check_callable("LoopConfig.branch_vote", self.branch_vote)
         temperatures = _checked_list("LoopConfig.branch_temperatures", self.branch_temperatures)
@@ -240,6 +239,18 @@ class LoopConfig:
                 " most frequent answer: leave one out"
             )
 
+    def _check_skills(self) -> None:
+        description, library = self.skill_description, self.skill_library
+        if not (description is None or isinstance(description, str) or callable(description)):
+            raise ConfigError(
+                f"LoopConfig.skill_description is {description!r:.80}; give a text or a function"
+                " of task tag and query"
+            )
+        if library is not None and not callable(getattr(library, "save", None)):
+            raise ConfigError(
+                f"LoopConfig.skill_library is {library!r:.80}; give a SkillLibrary('folder')"
+            )
+
     def _warn_of_what_has_no_effect(self) -> None:
         for name in ("branch_vote", "branch_early_stop"):
             if getattr(self, name) and self.branches == 1:
@@ -248,6 +259,19 @@ class LoopConfig:
             self._warn("branch_early_stop has no effect without a verifier: set verifier=...")
         if self.adaptive and self.verifier is None:
             self._warn("adaptive has no effect without a verifier: set verifier=Verifier(...)")
+        if self.procedural_memory is not None and self.verifier is None:
+            self._warn(
+                "procedural_memory is read but learns nothing without a verifier:"
+                " set verifier=Verifier(...)"
+            )
+        if self.auto_extract_skill and self.verifier is None and self.convergence_fn is None:
+            self._warn(
+                "auto_extract_skill has no effect without a verifier or a convergence_fn, since"
+                " nothing tells how good an answer is: set verifier=Verifier(...)"
+            )
+        for name in ("skill_description", "skill_library"):
+            if getattr(self, name) is not None and not self.auto_extract_skill:
+                self._warn(f"{name} has no effect: set auto_extract_skill=True")
 
     def _warn(self, text: str) -> None:
         warnings.warn(f"LoopConfig.{text}", LoopConfigWarning, stacklevel=5)
@@ -261,7 +285,7 @@ class Agent:
         name: How events, logs and results name it.
         model: A model string such as ``"openai/gpt-4o-mini"``, or any ``Model``.
         system_prompt: Its instructions; sent before the caller's messages.
-        mcps: MCP servers whose tools it may use.
+        mcps: MCP servers whose tools it may use: ``StdioMCP``, ``HTTPMCP``, ``SSEMCP``.
         tools: Functions, ``@tool`` functions or ``Tool`` objects.
         max_turns: Most turns in one agent run, 1 or more; see ``SIMPLE``, ``RESEARCH``, ``CODING``.
         temperature: Sampling temperature; None leaves it to the provider.
@@ -283,7 +307,7 @@ class Agent:
         timeout_s: Most seconds one try of a model call may take; None: no limit.
 
     Raises:
-        ConfigError: A value is out of bounds, or a feature is not there yet.
+        ConfigError: A value is out of bounds or of the wrong kind.
     """
 
     name: str
@@ -331,8 +355,9 @@ class Agent:
         _check_instance("Agent.stuck", self.stuck, StuckPolicy)
         for name in ("tools", "mcps", "skills"):
             object.__setattr__(self, name, _checked_list(f"Agent.{name}", getattr(self, name)))
+        self._check_servers()
         object.__setattr__(self, "extra_params", dict(self.extra_params))
-        self._refuse_what_is_not_built()
+        _check_memories("Agent", self)
 
     def _check_model(self) -> None:
         model = self.model
@@ -346,18 +371,13 @@ class Agent:
         )
         raise ConfigError(msg)
 
-    def _refuse_what_is_not_built(self) -> None:
-        for name in (
-            "memory",
-            "procedural_memory",
-            "procedural_task_tag",
-            "episodic_memory",
-        ):
-            if getattr(self, name) is not None:
-                raise _not_yet(f"Agent.{name}")
-        for name in ("mcps", "skills"):
-            if getattr(self, name):
-                raise _not_yet(f"Agent.{name}", "give functions in tools=[...]")
+    def _check_servers(self) -> None:
+        for index, server in enumerate(self.mcps):
+            if isinstance(server, type) or not callable(getattr(server, "transport", None)):
+                raise ConfigError(
+                    f"Agent.mcps[{index}] is {server!r:.80}; give StdioMCP(...), HTTPMCP(...) or"
+                    " SSEMCP(...)"
+                )
 
     def as_tool(self, *, name: str | None = None, description: str | None = None) -> AgentAsTool:
         """This agent as a tool of another: it takes a ``task`` and gives the answer's text.
@@ -410,6 +430,28 @@ def _checked_criteria(criteria: object) -> tuple[Any, ...]:
     return listed
 
 
+_MEMORY_METHODS: Final = {
+    "memory": (("search",), "a provider such as InMemoryProvider()"),
+    "procedural_memory": (("load", "render", "curate"), "ProceduralMemory(provider)"),
+    "episodic_memory": (("recall", "record"), "EpisodicMemory(provider)"),
+}
+
+
+def _check_memories(owner: str, config: Agent | LoopConfig) -> None:
+    for name, (methods, instead) in _MEMORY_METHODS.items():
+        memory: object = getattr(config, name, None)
+        if memory is None or (
+            not isinstance(memory, type)
+            and all(callable(getattr(memory, method, None)) for method in methods)
+        ):
+            continue
+        raise ConfigError(f"{owner}.{name} is {memory!r:.80}; give {instead}")
+    for name in ("task_tag", "procedural_task_tag"):
+        tag: object = getattr(config, name, None)
+        if not (tag is None or (isinstance(tag, str) and tag)):
+            raise ConfigError(f"{owner}.{name} is {tag!r:.80}; give a non-empty text, or leave it")
+
+
 def _checked_list(name: str, value: object) -> tuple[Any, ...]:
     if isinstance(value, list | tuple):
         return tuple(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
@@ -438,7 +480,3 @@ def _check_callable(name: str, value: object) -> None:
     if value is not None and not callable(value):
         msg = f"{name} must be a function of the result, not {value!r:.80}"
         raise ConfigError(msg)
-
-
-def _not_yet(name: str, instead: str = "leave it out") -> ConfigError:
-    return ConfigError(f"{name} is not supported by this version of untildone; {instead} for now")

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -38,7 +39,7 @@ from untildone.engine.record import Recorder
 from untildone.engine.refine import refine
 from untildone.engine.remembering import learn, recall_context, remembers
 from untildone.engine.worker_pool import WorkerPool
-from untildone.models.metered import MeteredModel, ModelPath
+from untildone.models.metered import EarlierReplies, MeteredModel, ModelPath
 from untildone.policy.fold import fold
 from untildone.policy.outcome import usage_of
 from untildone.policy.state import RunState
@@ -46,11 +47,17 @@ from untildone.ports import Clock, EventSink, Model, OutputReader, Synthesizer, 
 
 Messages = Sequence[Mapping[str, Any]]
 Approvals = Mapping[str, bool | str]
+Distil = Callable[[Agent, str, str], Awaitable[str]]
+"""Makes a skill of an agent, its task tag and a query, and gives the skill's name."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Options:
-    """What the doors take beside an agent and its messages; see ``run_agent``."""
+    """What the doors take beside an agent and its messages; see ``run_agent``.
+
+    ``distil`` is the doors' own: what makes skills stands on a floor above this one. A run inside
+    another one has it from there.
+    """
 
     tool_defs: Sequence[Any] | None = None
     queue: EventQueue | None = None
@@ -58,6 +65,7 @@ class Options:
     max_sync_tools: int = 32
     log: EventSink | Sequence[EventSink] = ()
     clock: Clock | None = None
+    distil: Distil | None = None
 
 
 @dataclass(slots=True)
@@ -68,12 +76,14 @@ class _Scope:
         run_id: Its id.
         queues: The queues that it and the runs around it will end.
         loop: The event loop it runs in.
+        distil: What makes a skill of it, or of a run inside it.
         run: The run, once there is one.
     """
 
     run_id: str
     queues: tuple[EventQueue, ...]
     loop: asyncio.AbstractEventLoop
+    distil: Distil | None = None
     run: Run | None = None
 
     def charge(self, nested: Run) -> None:
@@ -122,25 +132,26 @@ async def resume_run(agent: Agent, log: Log, approvals: Approvals, options: Opti
 async def _start(entrance: _Entrance, messages: Messages) -> AgentResult:
     given = tuple(messages_from_dicts(messages))
     agent, outer = entrance.agent, entrance.outer
-    model, tools, specs = entrance.ports()
-    rules = rules_for(agent, agent.loop_config, specs)
-    run = entrance.run(RunState(rules), model, tools, specs)
-    run.query = query_of(given)
-    started = RunStarted(
-        run.at(iteration=0),
-        run.agent_id,
-        model.name,
-        agent.system_prompt,
-        given,
-        fingerprint_of(agent, model.name, rules, specs) if entrance.sinks else "",
-        None if outer is None else outer.run_id,
-    )
+    async with AsyncExitStack() as opened:
+        model, tools, specs = await entrance.ports(opened)
+        rules = rules_for(agent, agent.loop_config, specs)
+        run = entrance.run(RunState(rules), model, tools, specs)
+        run.query = query_of(given)
+        started = RunStarted(
+            run.at(iteration=0),
+            run.agent_id,
+            model.name,
+            agent.system_prompt,
+            given,
+            fingerprint_of(agent, model.name, rules, specs) if entrance.sinks else "",
+            None if outer is None else outer.run_id,
+        )
 
-    async def work() -> AgentResult:
-        await run.record(started)
-        return await _recalled_then_refined(run)
+        async def work() -> AgentResult:
+            await run.record(started)
+            return await _recalled_then_refined(run, opened)
 
-    return await ended_properly(run, work())
+        return await ended_properly(run, work())
 
 
 async def _resume(entrance: _Entrance, log: Log, approvals: Approvals) -> AgentResult:
@@ -148,29 +159,32 @@ async def _resume(entrance: _Entrance, log: Log, approvals: Approvals) -> AgentR
     if not isinstance(started, RunStarted):
         raise ResumeError("the log has no beginning: its first event must be RunStarted")
     agent = entrance.agent
-    model, tools, specs = entrance.ports()
-    rules = rules_for(agent, agent.loop_config, specs)
-    if started.fingerprint not in ("", fingerprint_of(agent, model.name, rules, specs)):
-        raise ResumeError(
-            f"run {started.at.run} was started with another configuration than agent"
-            f" {agent.name!r} has now; resume it with the agent, tools and loop_config that it"
-            " was started with"
-        )
-    state = fold(rules, log)
-    run = entrance.run(state, model, tools, specs)
-    run.query = query_of(started.messages)
-    for decided in _decisions(run, approvals):
-        run.record.note(decided)
-    if state.ended is not None:
-        await learn(run, state.ended.reason)
-        return give_result(run)
-    return await ended_properly(run, _recalled_then_refined(run))
+    async with AsyncExitStack() as opened:
+        model, tools, specs = await entrance.ports(opened)
+        rules = rules_for(agent, agent.loop_config, specs)
+        if started.fingerprint not in ("", fingerprint_of(agent, model.name, rules, specs)):
+            raise ResumeError(
+                f"run {started.at.run} was started with another configuration than agent"
+                f" {agent.name!r} has now; resume it with the agent, tools and loop_config that it"
+                " was started with"
+            )
+        state = fold(rules, log)
+        run = entrance.run(state, model, tools, specs)
+        run.query = query_of(started.messages)
+        for decided in _decisions(run, approvals):
+            run.record.note(decided)
+        if state.ended is not None:
+            await learn(run, state.ended.reason)
+            return give_result(run)
+        return await ended_properly(run, _recalled_then_refined(run, opened))
 
 
-async def _recalled_then_refined(run: Run) -> AgentResult:
-    if run.state.recalled is None and remembers(run):
-        await recall_context(run)
-    return await refine(run)
+async def _recalled_then_refined(run: Run, opened: AsyncExitStack) -> AgentResult:
+    """The run itself; closing what was opened for it is part of it, so that no answer is lost."""
+    async with opened:
+        if run.state.recalled is None and remembers(run):
+            await recall_context(run)
+        return await refine(run)
 
 
 class _Entrance:
@@ -199,7 +213,8 @@ class _Entrance:
         outer, queue = self.outer, self._options.queue
         outer_queues = () if outer is None else outer.queues
         queues = outer_queues if queue is None else (*outer_queues, queue)
-        self._scope = _Scope(self._run_id, queues, asyncio.get_running_loop())
+        distil = self._options.distil or (None if outer is None else outer.distil)
+        self._scope = _Scope(self._run_id, queues, asyncio.get_running_loop(), distil)
         token = _scope.set(self._scope)
         try:
             if self._live is None or any(queue is known for known in outer_queues):
@@ -238,27 +253,40 @@ class _Entrance:
         await _end(live, EventType.DONE, _done_view(result), result)
         return result
 
-    def ports(self) -> tuple[Model, dict[str, Tool], ToolSpecs]:
-        """The model and the tools; tools are discovered here, once a run."""
+    async def ports(self, opened: AsyncExitStack) -> tuple[Model, dict[str, Tool], ToolSpecs]:
+        """The model and the tools; tools are discovered here, once a run.
+
+        What has to be closed when the run ends goes into ``opened``.
+        """
         agent, given = self.agent, self._options.tool_defs
-        known = _tools_of.get(agent) if given is None else None
-        if known is None:
-            tools = collect(agent.tools if given is None else given)
-            specs = ToolSpecs([tool.spec for tool in tools.values()]) if tools else NO_TOOLS
-            known = tools, specs
-            if given is None:
-                _tools_of[agent] = known
-        return resolve(agent.model), *known
+        model = resolve(agent.model)
+        if given is not None:
+            return model, *_encoded(collect(given))
+        if not agent.mcps:
+            return model, *_own_tools(agent)
+        from untildone.tools.mcp import open_servers
+
+        own, _ = _own_tools(agent)
+        found = await opened.enter_async_context(open_servers(agent.mcps, taken=own))
+        return model, *_encoded({**own, **collect(found)})
 
     def run(self, state: RunState, model: Model, tools: dict[str, Tool], specs: ToolSpecs) -> Run:
         """The run around a state."""
         agent, run_id = self.agent, self._run_id
         recorder = Recorder(state, self.sinks, self._live)
 
-        def at_now() -> At:
-            return At(run_id, state.iteration)
+        earlier = EarlierReplies(state.judge_replies)
 
-        path = _model_path(agent, model, recorder, at_now, self._options.clock)
+        def path_of(branch: int) -> ModelPath:
+            def at_now() -> At:
+                return At(run_id, state.iteration, branch)
+
+            def metered(inner: Model) -> Model:
+                return MeteredModel(inner, recorder, at_now, earlier)
+
+            return _model_path(agent, model, metered, self._options.clock)
+
+        path = path_of(0)
         self._scope.run = run = Run(
             agent=agent,
             loop=agent.loop_config,
@@ -268,14 +296,37 @@ class _Entrance:
             record=recorder,
             worker=_with_fallback(agent, path),
             judge_model=path,
+            judge_of_branch=path_of,
             tools=tools,
             specs=specs,
             offload=self._pool,
             output=_output(agent),
             synthesizer=_synthesizer(agent, path),
+            distil=self._distiller(),
             spent_before=usage_of(state),
         )
         return run
+
+    def _distiller(self) -> Callable[[str, str], Awaitable[str]] | None:
+        """What makes a skill of this run's agent, with the tools that the run has."""
+        agent, given, distil = self.agent, self._options.tool_defs, self._scope.distil
+        loop = agent.loop_config
+        if loop is None or not loop.auto_extract_skill or distil is None:
+            return None
+        used = agent if given is None else replace(agent, tools=list(given), mcps=[], skills=[])
+        return partial(distil, used)
+
+
+def _own_tools(agent: Agent) -> tuple[dict[str, Tool], ToolSpecs]:
+    """The tools and skills of an agent."""
+    known = _tools_of.get(agent)
+    if known is None:
+        known = _tools_of[agent] = _encoded(collect((*agent.tools, *agent.skills)))
+    return known
+
+
+def _encoded(tools: dict[str, Tool]) -> tuple[dict[str, Tool], ToolSpecs]:
+    return tools, ToolSpecs([tool.spec for tool in tools.values()]) if tools else NO_TOOLS
 
 
 def _synthesizer(agent: Agent, path: ModelPath) -> Synthesizer | None:
@@ -359,8 +410,7 @@ def _agent_tool(data: AgentAsTool) -> Tool:
 def _model_path(
     agent: Agent,
     model: Model,
-    recorder: Recorder,
-    at_now: Callable[[], At],
+    meter: Callable[[Model], Model],
     clock: Clock | None,
 ) -> ModelPath:
     """Each try is timed and metered; retries go around that."""
@@ -370,7 +420,7 @@ def _model_path(
             from untildone.models.timeout import TimeoutModel
 
             inner = TimeoutModel(inner, agent.timeout_s)
-        metered = MeteredModel(inner, recorder, at_now)
+        metered = meter(inner)
         policy = agent.retry_policy
         if policy is None:
             return metered

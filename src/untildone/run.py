@@ -100,6 +100,7 @@ async def run_agent_loop(
         max_sync_tools=max_sync_tools,
         log=log,
         clock=clock,
+        distil=_distil,
     )
     return await start_run(agent, messages, options)
 
@@ -139,9 +140,21 @@ async def resume_agent(
         ResumeError: The log has no beginning, or the agent is configured otherwise than then.
     """
     options = Options(
-        tool_defs=tool_defs, queue=queue, max_sync_tools=max_sync_tools, log=log, clock=clock
+        tool_defs=tool_defs,
+        queue=queue,
+        max_sync_tools=max_sync_tools,
+        log=log,
+        clock=clock,
+        distil=_distil,
     )
     return await resume_run(agent, log_so_far, approvals or {}, options)
+
+
+async def _distil(agent: Agent, task_tag: str, query: str) -> str:
+    """Makes a skill of an agent; what it takes is loaded by the first run that does."""
+    from untildone.skills.distilled import distil_skill
+
+    return await distil_skill(agent, task_tag, query)
 
 
 def run_agent_sync(agent: Agent, messages: Messages, **options: Any) -> AgentResult:

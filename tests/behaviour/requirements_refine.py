@@ -20,7 +20,7 @@ REQUIREMENTS: dict[str, str] = {
     "refine.config-warning": (
         "A setting that has no effect without a verifier is harmless, and building it warns."
     ),
-    "refine.not-yet": "A setting whose machinery is not there yet is a config error.",
+    "refine.never-ignored": "A setting that cannot have an effect is refused, never ignored.",
     # --- An iteration
     "refine.inner-exit-is-an-iteration": (
         "An agent run that ends at max_turns or stuck is judged, refined and counted like others."

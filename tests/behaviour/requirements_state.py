@@ -41,6 +41,7 @@ REQUIREMENTS: dict[str, str] = {
     ),
     "resume.model-failure": "A model that failed is asked again unless the run ended with that.",
     "resume.approvals": "A run that waits for a person goes on with the decision.",
+    "resume.branches": "Candidates that were finished are not run again; the others go on.",
     "resume.refused": "A log without its beginning, or another configuration, is refused.",
     "resume.counts-go-on": "A resumed run goes on counting where the log ends.",
     "resume.events": "A resumed run shows what is new and ends its queue.",

@@ -158,6 +158,8 @@ async def test_an_error_in_an_iteration_keeps_the_best_of_those_before():
     assert result.exit_reason is ExitReason.ERROR
     assert result.scores == [0.2, 0.7, 0.3]
     assert result.turns == 3
+    assert [m["content"] for m in result.messages if m["role"] == "assistant"] == ["poor", "good"]
+    assert result.messages[-1]["content"] == "good"
 
 
 @requirement("lost.partial-result")

@@ -146,37 +146,25 @@ def test_a_setting_of_the_wrong_kind_is_refused_by_name(settings: dict[str, Any]
         loop_of(**settings)
 
 
-@requirement("refine.not-yet")
-@pytest.mark.parametrize(
-    "settings",
-    [{"procedural_memory": object()}, {"episodic_memory": object()}, {"auto_extract_skill": True}],
-    ids=lambda settings: next(iter(settings)),
-)
-def test_a_loop_setting_whose_machinery_is_not_there_yet_is_refused_and_never_ignored(
-    settings: dict[str, Any],
-):
-    with pytest.raises(ConfigError, match=f"{next(iter(settings))}.*not supported"):
-        loop_of(verifier=scoring(1.0), **settings)
+@requirement("refine.never-ignored")
+@pytest.mark.parametrize("name", ["procedural_memory", "episodic_memory"])
+def test_a_memory_that_is_none_is_refused_by_the_loop_and_never_ignored(name: str):
+    with pytest.raises(ConfigError, match=name):
+        loop_of(verifier=scoring(1.0), **{name: object()})
 
 
-@requirement("refine.not-yet")
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"memory": object()},
-        {"procedural_memory": object()},
-        {"procedural_task_tag": "tag"},
-        {"episodic_memory": object()},
-        {"mcps": [object()]},
-        {"skills": [object()]},
-    ],
-    ids=lambda settings: next(iter(settings)),
-)
-def test_an_agent_setting_whose_machinery_is_not_there_yet_is_refused_and_never_ignored(
-    settings: dict[str, Any],
-):
-    with pytest.raises(ConfigError, match=f"{next(iter(settings))}.*not supported"):
-        looping(None, **settings)
+@requirement("refine.never-ignored")
+@pytest.mark.parametrize("name", ["memory", "procedural_memory", "episodic_memory", "mcps"])
+def test_what_is_no_memory_or_server_is_refused_by_the_agent_and_never_ignored(name: str):
+    with pytest.raises(ConfigError, match=name):
+        looping(None, **{name: [object()] if name == "mcps" else object()})
+
+
+@requirement("refine.config-warning")
+def test_extracting_a_skill_of_what_nothing_judges_warns_where_the_config_is_built():
+    with pytest.warns(LoopConfigWarning, match=r"auto_extract_skill.*verifier") as warned:
+        LoopConfig(auto_extract_skill=True)
+    assert [warning.filename for warning in warned] == [__file__]
 
 
 # --- search_loop ----------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -819,3 +820,91 @@ async def test_a_run_that_has_ended_gives_its_end_again_and_runs_nothing():
         shown = [queue.get_nowait() for _ in range(queue.qsize())]
         assert [None if event is None else event.event for event in shown] == ["done", None]
         assert model.calls == Counter()
+
+
+# --- Candidates at once ---------------------------------------------------------------------------
+
+
+def place_of(purpose: str, at: Any) -> tuple[str, int, int, int]:
+    """What tells the calls of candidates apart; merging calls are all alike."""
+    return (
+        (purpose, at.iteration, at.branch, at.turn) if purpose == "worker" else (purpose, 0, 0, 0)
+    )
+
+
+class Choir:
+    """A model whose reply depends on the place of the call alone: candidates ask in any order."""
+
+    name = "choir"
+
+    def __init__(self) -> None:
+        self.asked: Counter[tuple[str, int, int, int]] = Counter()
+
+    async def generate(self, request: Any, on_delta: Any = None) -> ModelReply:
+        place = place_of(request.purpose, request.at)
+        self.asked[place] += 1
+        for _ in range(1 + place[2] % 2 * 3):
+            await asyncio.sleep(0)
+        text, wanted = f"draft {place[1]} of {place[2]}", ()
+        if request.purpose == "synthesizer":
+            text = "all of them\nCONFIDENCE: 0.5"
+        elif request.purpose == "judge":
+            iteration, branch = re.findall(r"draft (\d) of (\d)", request.messages[-1].text)[-1]
+            text = verdict((0.1, 0.5, 0.3)[int(branch)] + 0.1 * int(iteration), f"thin {branch}")
+        elif place[2] == 1 and place[3] == 1:
+            text, wanted = (
+                "looking",
+                (ToolCall("c1", *_look_at(place)), ToolCall("c2", *_look_at(place))),
+            )
+        return ModelReply(
+            message=Message("assistant", text, wanted),
+            finish_reason="tool_calls" if wanted else "stop",
+            usage=Usage(input_tokens=100 + 10 * place[1] + place[2], output_tokens=place[3] + 1),
+        )
+
+
+def _look_at(place: tuple[str, int, int, int]) -> tuple[str, str]:
+    return "look", json.dumps({"key": f"{place[1]}.{place[2]}"})
+
+
+def by_draft(_query: str, result: AgentResult) -> VerifierFeedback:
+    """The second candidate is best, the second iteration better, none good enough."""
+    iteration, branch = int(result.text.split()[1]), int(result.text.split()[3])
+    return VerifierFeedback((0.1, 0.5, 0.3)[branch] + 0.1 * iteration, [f"thin {branch}"])
+
+
+BRANCHED: dict[str, dict[str, Any]] = {
+    "graded": {"verifier": Verifier(VerifierConfig(evaluate_fn=by_draft, confirmations=1))},
+    "graded by a model": {"verifier": Verifier(VerifierConfig(threshold=0.65, confirmations=1))},
+    "merged": {"criteria": [judging(False, True)]},
+    "voted": {
+        "branch_vote": lambda result: result.text.split()[-1] in ("0", "2"),
+        "criteria": [judging((False, "again"), True)],
+    },
+}
+
+
+@requirement("resume.same-outcome", "resume.nothing-twice", "resume.branches")
+@pytest.mark.parametrize("loop", BRANCHED.values(), ids=BRANCHED)
+async def test_every_prefix_of_a_log_with_candidates_leads_to_the_undisturbed_end(
+    loop: dict[str, Any],
+):
+    def agent(model: Choir, shop: Workshop) -> Agent:
+        config = LoopConfig(max_iterations=2, branches=3, **loop)
+        return Agent("tester", model, tools=shop.tools, loop_config=config)
+
+    log, model = EventLog(), Choir()
+    whole = as_data(await run_agent(agent(model, Workshop()), ASK, log=log))
+    for length in range(1, len(log) + 1):
+        prefix = through_json(log[:length])
+        again, shop = Choir(), Workshop()
+        result = await resume_agent(agent(again, shop), prefix)
+        where = f"after {length} of {len(log)} events, the last one {prefix[-1]}"
+        assert as_data(result) == whole, where
+        replied = Counter(
+            place_of(event.purpose, event.at)
+            for event in prefix
+            if isinstance(event, ModelCallReplied)
+        )
+        assert again.asked == model.asked - replied, where
+        assert shop.ran == tools_to_run(log.events, prefix), where

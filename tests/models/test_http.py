@@ -156,6 +156,20 @@ async def test_a_stall_ends_with_a_time_out_that_names_its_limit(
     assert caught.value.usage is None
 
 
+@pytest.mark.parametrize("late", ["before the head", "before the first token"])
+async def test_a_late_first_token_does_not_lengthen_the_waits_after_it(late: str):
+    async def later(_writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(2.5 * SHORT)
+
+    first = sse(delta(content="a"))
+    acts = [later, head() + first] if late == "before the head" else [head(), later, first]
+    async with raw_server([*acts, stall]) as server:
+        model = model_at(server, first_token_s=30, between_tokens_s=SHORT)
+        async with asyncio.timeout(5):
+            with pytest.raises(ModelTimeoutError, match="no next token"):
+                await model.generate(HELLO)
+
+
 async def test_comments_that_keep_the_connection_alive_are_no_tokens():
     async def ping_on(writer: asyncio.StreamWriter) -> None:
         while True:
@@ -172,13 +186,13 @@ async def test_comments_that_keep_the_connection_alive_are_no_tokens():
 
 async def test_a_slow_reader_is_not_taken_for_a_slow_model():
     async def sink(_piece: Delta) -> None:
-        await asyncio.sleep(2 * SHORT)
+        await asyncio.sleep(0.25)
 
-    stream = sse(delta(content="a"), delta(content="b"), delta("stop"), "[DONE]")
-    limits = {"first_token_s": SHORT, "between_tokens_s": SHORT, "total_s": SHORT}
+    stream = sse(delta(content="a"), delta("stop"), "[DONE]")
+    limits = {"first_token_s": 0.2, "between_tokens_s": 0.2, "total_s": 0.2}
     async with raw_server(chunked(stream)) as server:
         reply = await model_at(server, **limits).generate(HELLO, sink)
-    assert reply.message.text == "ab"
+    assert reply.message.text == "a"
 
 
 async def test_waiting_for_a_connection_is_no_waiting_for_the_model(
@@ -188,10 +202,10 @@ async def test_waiting_for_a_connection_is_no_waiting_for_the_model(
     monkeypatch.setattr(http, "_connection_limit", lambda: 1)
 
     async def slowly(_writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(0.03)
+        await asyncio.sleep(0.06)
 
     async with raw_server([slowly, *chunked(GOOD)]) as server:
-        model = model_at(server, first_token_s=0.1)
+        model = model_at(server, first_token_s=0.3)
         replies = await asyncio.gather(*(model.generate(HELLO) for _ in range(6)))
         assert [reply.message.text for reply in replies] == ["yes"] * 6
         assert server.connections == 1

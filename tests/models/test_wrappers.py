@@ -297,9 +297,9 @@ async def test_each_try_has_the_whole_limit_and_a_time_out_is_tried_again():
 
 async def test_a_slow_reader_does_not_use_up_the_limit():
     async def sink(_piece: Delta) -> None:
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.15)
 
-    model = TimeoutModel(Tries([TextDelta("a"), TextDelta("b")]), 0.04)
+    model = TimeoutModel(Tries([TextDelta("a"), TextDelta("b")]), 0.2)
     assert (await model.generate(HELLO, sink)).message.text == "m"
 
 

@@ -185,27 +185,35 @@ class MemoryProviderError(UntildoneError):
 
 
 _RESULT_ATTRIBUTE: Final = "__untildone_result__"
+_MOST_CAUSES: Final = 10
 
 
 def attach_partial_result(error: BaseException, result: AgentResult | None) -> None:
     """Notes the best result so far on an exception without changing its type or text."""
-    if isinstance(error, RunError):
-        if error.result is None:
-            error.result = result
+    if result is None:
         return
-    if result is not None:
-        error.__dict__[_RESULT_ATTRIBUTE] = result
+    error.__dict__[_RESULT_ATTRIBUTE] = result
+    if isinstance(error, RunError) and error.result is None:
+        error.result = result
 
 
 def partial_result(error: BaseException) -> AgentResult | None:
     """The best result a run had when it raised ``error``, or None.
 
-    Works for this library's errors (``.result``) and for any other exception, ``CancelledError``
-    included, that left one of its doors.
+    Works for any exception that left one of the doors: this library's, anybody else's,
+    ``CancelledError``, and the ``TimeoutError`` that ``asyncio.timeout`` makes of one. Where an
+    error of a run inside another one leaves that one too, the outer run's result is given;
+    ``.result`` of this library's errors stays the inner one's.
     """
-    if isinstance(error, RunError):
-        return error.result
-    return error.__dict__.get(_RESULT_ATTRIBUTE)
+    seen: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        if seen is None:
+            break
+        noted = seen.__dict__.get(_RESULT_ATTRIBUTE)
+        if noted is not None:
+            return noted
+        seen = seen.__cause__
+    return error.result if isinstance(error, RunError) else None
 
 
 def describe(error: BaseException) -> str:

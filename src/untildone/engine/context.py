@@ -32,6 +32,7 @@ class Run:
         record: The only way to change ``state``.
         worker: The model, metered, with retries.
         judge_model: The same path for those who judge.
+        judge_of_branch: The same for those who judge one of several candidates.
         tools: The tools by name.
         specs: The tools as the model is told of them.
         offload: Runs blocking functions in the run's pool.
@@ -52,6 +53,7 @@ class Run:
     record: Recorder
     worker: Model
     judge_model: RunModel
+    judge_of_branch: Callable[[int], RunModel]
     tools: Mapping[str, Tool]
     specs: ToolSpecs
     offload: Offload

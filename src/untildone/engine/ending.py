@@ -13,6 +13,7 @@ from untildone.domain.errors import (
     RunError,
     attach_partial_result,
     describe,
+    partial_result,
 )
 from untildone.domain.exits import ExitReason
 from untildone.domain.log import RunEnded
@@ -82,12 +83,13 @@ async def ended_properly(run: Run, work: Awaitable[AgentResult]) -> AgentResult:
 def _end_raising(run: Run, reason: ExitReason, error: BaseException) -> None:
     """The first terminal cause wins: a run that has ended stays as it ended."""
     state = run.state
-    if state.ended is None:
+    had_ended = state.ended is not None
+    if not had_ended:
         for branch, agent_run in enumerate(state.runs):
             answer_the_rest(run, agent_run, run.at(branch=branch, turn=agent_run.turns))
         run.record.note(RunEnded(run.at(), reason, describe(error)))
     ended = state.ended
-    if ended is not None:
+    if ended is not None and not (had_ended and partial_result(error) is not None):
         result = run.with_parsed(final_result(state, ended.reason, ended.error))
         attach_partial_result(error, result)
 

@@ -94,7 +94,8 @@ async def grade_answer(run: Run, at: At, result: AgentResult) -> Graded:
 
 
 async def _grade(run: Run, at: At, grader: Grader, result: AgentResult) -> Graded:
-    feedback = await grader.evaluate(run.query, result, default_model=run.judge_model)
+    judge = run.judge_of_branch(at.branch) if at.branch else run.judge_model
+    feedback = await grader.evaluate(run.query, result, default_model=judge)
     return graded(at, feedback, grader.threshold, result.confidence)
 
 

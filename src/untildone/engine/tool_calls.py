@@ -85,6 +85,10 @@ async def _answer(run: Run, agent_run: AgentRun, at: At, index: int) -> None:
     await run.record(ToolStarted(at, index, call.id, call.name))
     await call_hook(run, "on_tool_start", call.name, arguments)
     text, is_error = await _run(run, tool, arguments)
+    if is_being_cancelled():
+        # The tool kept the cancellation to itself; its answer is noted, but the run ends here.
+        run.record.note(ToolFinished(at, index, call.id, call.name, text, is_error=is_error))
+        raise asyncio.CancelledError
     await _finish(run, at, index, call, text, is_error=is_error)
     await call_hook(run, "on_tool_end", call.name, text)
 

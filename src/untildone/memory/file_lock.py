@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
@@ -19,7 +19,7 @@ _LONGEST_PAUSE_S: Final = 0.01
 
 
 @contextmanager
-def locked(path: Path, wait_s: float = WAIT_S) -> Iterator[None]:
+def locked(path: Path, wait_s: float = WAIT_S) -> Generator[None]:
     """Holds the lock file ``path``, which is made where it is missing and stays there.
 
     Asking again and again instead of waiting inside the system: a thread that waits there for ever

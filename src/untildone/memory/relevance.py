@@ -1,7 +1,7 @@
 """How well texts fit a query: words of any script, weighed by BM25. No I/O.
 
-Upper case, accents and vowel points do not count. Scripts that put no spaces between words (Chinese,
-Japanese, Thai …) are read by their neighbouring pairs of characters, as search engines do.
+Upper case, accents and vowel points do not count. Scripts that put no spaces between words, such as
+Chinese, Japanese and Thai, are read by neighbouring pairs of characters, as search engines do.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import pairwise
 from typing import Final
 
 MOST_CHARS: Final = 50_000
@@ -68,7 +69,7 @@ def _words(text: str, *, single_characters: bool) -> list[str]:
             characters = character.findall(part)
             if single_characters or len(characters) == 1:
                 found += characters
-            found += [a + b for a, b in zip(characters, characters[1:], strict=False)]
+            found += [a + b for a, b in pairwise(characters)]
     return found
 
 

@@ -92,8 +92,7 @@ class _Watch:
         task = self._task = asyncio.current_task()
         self._cancelling = task.cancelling() if task is not None else 0
         if self._timer is None:
-            within = self._loop.time() + self._rings_within
-            self._timer = self._loop.call_at(min(at, within), self._ring)
+            self._set(at, self._rings_within)
 
     def end(self) -> None:
         """The wait is over."""
@@ -111,13 +110,18 @@ class _Watch:
 
     def _ring(self) -> None:
         self._timer = None
-        if self._task is None or self._at is None:
+        if self._task is None or self._at is None or self._rings_within is None:
             return  # nobody waits; the next wait sets the timer
         if self._loop.time() < self._at:
-            self._timer = self._loop.call_at(self._at, self._ring)
-            return
-        self.fired = True
-        self._task.cancel()
+            self._set(self._at, self._rings_within)
+        else:
+            self.fired = True
+            self._task.cancel()
+
+    def _set(self, at: float, rings_within: float) -> None:
+        # Never later than the shortest limit from now: the next wait may have an earlier end.
+        earliest = self._loop.time() + rings_within
+        self._timer = self._loop.call_at(min(at, earliest), self._ring)
 
 
 class Response:

@@ -6,16 +6,17 @@ one, so that each try is metered, also the ones that failed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from untildone.domain.errors import describe
+from untildone.domain.errors import ConfigError, describe
 from untildone.domain.log import (
     At,
     LogEvent,
     ModelCallFailed,
     ModelCallReplied,
     ModelCallStarted,
+    Purpose,
 )
 from untildone.domain.requests import DeltaSink, ModelReply, ModelRequest
 from untildone.domain.usage import UNKNOWN_USAGE, Usage
@@ -34,15 +35,40 @@ class Record(Protocol):
         ...
 
 
+class EarlierReplies:
+    """Replies that judges had before a run was resumed: they are used, not asked for again."""
+
+    __slots__ = ("_replies",)
+
+    def __init__(self, replies: Sequence[ModelCallReplied] = ()) -> None:
+        self._replies = list(replies)
+
+    def take(self, purpose: Purpose, branch: int) -> ModelReply | None:
+        """The next earlier reply for this purpose and candidate, if there is one."""
+        for index, reply in enumerate(self._replies):
+            if reply.purpose == purpose and reply.at.branch == branch:
+                del self._replies[index]
+                return ModelReply(
+                    message=reply.message,
+                    finish_reason=reply.finish_reason,
+                    usage=reply.usage,
+                    model=reply.model,
+                )
+        return None
+
+
 class MeteredModel:
     """A model whose calls are recorded, each try by itself."""
 
-    __slots__ = ("_at_now", "_inner", "_record")
+    __slots__ = ("_at_now", "_earlier", "_inner", "_record")
 
-    def __init__(self, inner: Model, record: Record, at_now: Callable[[], At]) -> None:
+    def __init__(
+        self, inner: Model, record: Record, at_now: Callable[[], At], earlier: EarlierReplies
+    ) -> None:
         self._inner = inner
         self._record = record
         self._at_now = at_now
+        self._earlier = earlier
 
     @property
     def name(self) -> str:
@@ -57,6 +83,10 @@ class MeteredModel:
         purpose = request.purpose
         if purpose == "worker" and request.at is None:
             purpose = "judge"  # only the turn loop, which says where it is, makes turns
+        if purpose != "worker":
+            reply = self._earlier.take(purpose, at.branch)
+            if reply is not None:
+                return reply
         name = self._inner.name
         await self._record(ModelCallStarted(at, purpose, name))
         try:
@@ -64,6 +94,10 @@ class MeteredModel:
         except BaseException as error:
             self._record.note(ModelCallFailed(at, purpose, describe(error), _cost_of(error)))
             raise
+        if not isinstance(reply, ModelReply):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(
+                f"the model {name!r} gave {reply!r:.80}; generate must give a ModelReply"
+            )
         await self._record(
             ModelCallReplied(
                 at,

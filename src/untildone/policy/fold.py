@@ -64,6 +64,8 @@ def apply(state: RunState, event: LogEvent) -> None:  # noqa: C901, PLR0912, PLR
             _spend(state, event.usage)
             if event.purpose == "worker":
                 _reply(state, state.runs[event.at.branch], event)
+            else:
+                state.judge_replies.append(event)
         case ToolStarted():
             state.runs[event.at.branch].begun.add(event.index)
         case ToolFinished():
@@ -78,12 +80,14 @@ def apply(state: RunState, event: LogEvent) -> None:  # noqa: C901, PLR0912, PLR
         case Graded():
             _grade(state, event)
         case PredicateJudged():
+            state.judge_replies.clear()
             state.confidence = event.confidence
             if event.name == "stop_condition":
                 state.stop_verdict = event.verdict
             else:
                 state.convergence = event.verdict
         case CriterionJudged():
+            state.judge_replies.clear()
             state.verdicts.append(event)
         case Voted():
             state.runs[event.at.branch].vote = event.key
@@ -109,6 +113,7 @@ def apply(state: RunState, event: LogEvent) -> None:  # noqa: C901, PLR0912, PLR
         case EpisodeRecorded():
             state.episode_recorded = True
         case PlaybookCurated():
+            state.judge_replies.clear()
             state.curated = True
         case SkillDistilled():
             state.distilled = True
@@ -237,6 +242,7 @@ def _judge_output(run: AgentRun, event: OutputJudged) -> None:
 
 def _grade(state: RunState, event: Graded) -> None:
     """A grade, or the confirmation of one: a refusal wins, with the lower score."""
+    _use_up_replies(state, event.at.branch)
     if len(state.runs) > 1 and not state.selected:
         state.runs[event.at.branch].grade = event
         return
@@ -250,8 +256,14 @@ def _grade(state: RunState, event: Graded) -> None:
         state.grade = Graded(event.at, score, event.issues, event.suggestion, converged=False)
 
 
+def _use_up_replies(state: RunState, branch: int) -> None:
+    """A verdict on a candidate uses up what its judge had said; those of others still wait."""
+    state.judge_replies = [reply for reply in state.judge_replies if reply.at.branch != branch]
+
+
 def _drop_candidate(state: RunState, event: CandidateDropped) -> None:
     """Where none is left, the first one that has an answer stands for the iteration."""
+    _use_up_replies(state, event.at.branch)
     state.runs[event.at.branch].dropped = event
     if all(run.dropped is not None for run in state.runs):
         answered = [
@@ -264,6 +276,7 @@ def _drop_candidate(state: RunState, event: CandidateDropped) -> None:
 
 def _select(state: RunState, event: BranchSelected) -> None:
     state.selected = True
+    state.judge_replies.clear()
     if event.winner is None:
         state.runs.append(_merged(state, event))
     state.winner = len(state.runs) - 1 if event.winner is None else event.winner
@@ -294,6 +307,7 @@ def _merged(state: RunState, event: BranchSelected) -> AgentRun:
 
 def _finish_iteration(state: RunState, event: IterationEnded) -> None:
     state.closed = event
+    state.judge_replies.clear()
     state.finished_iterations = event.at.iteration
     done = Finished(event.at.iteration, state.current, event.score, state.confidence)
     state.last = done

@@ -11,6 +11,7 @@ from untildone.domain.log import (
     CriterionJudged,
     Graded,
     IterationEnded,
+    ModelCallReplied,
     RunEnded,
     RunStarted,
 )
@@ -89,7 +90,11 @@ class GradedIteration:
 
 @dataclass(slots=True)
 class RunState:
-    """The state of one run. The last group is about the current iteration only."""
+    """The state of one run. The last group is about the current iteration only.
+
+    ``judge_replies`` are those of judges that have not come to a verdict yet: a run that is resumed
+    in between uses them instead of asking again.
+    """
 
     rules: RunRules
     started: RunStarted | None = None
@@ -122,6 +127,7 @@ class RunState:
     convergence: bool | None = None
     verdicts: list[CriterionJudged] = field(default_factory=list[CriterionJudged])
     confidence: float | None = None
+    judge_replies: list[ModelCallReplied] = field(default_factory=list[ModelCallReplied])
     closed: IterationEnded | None = None
     episode_recorded: bool = False
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, cast, overload
 
 from untildone.domain.errors import ConfigError
+from untildone.tools.callables import is_kind
 from untildone.tools.options import DEFAULT_MAX_RESULT_CHARS, ToolOptions, checked_traits
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -105,8 +106,6 @@ def _marked(function: Any, options: ToolOptions) -> Any:
 
 
 def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    from untildone.tools.function_tool import is_kind
-
     if is_kind(function, inspect.iscoroutinefunction):
 
         async def call_async(*args: Any, **kwargs: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, cast
 from untildone.domain.errors import ConfigError, ToolError
 from untildone.domain.tools import ToolSpec
 from untildone.ports import Offload
+from untildone.tools.callables import call_of, class_of, is_kind, unwrapped_partial
 from untildone.tools.decorator import OPTIONS_MARK
 from untildone.tools.options import PLAIN_OPTIONS, ToolOptions, check_name
 from untildone.tools.results import (
@@ -24,7 +25,7 @@ from untildone.tools.results import (
     result_text,
     taken,
 )
-from untildone.tools.schema import FunctionSchema, function_schema, unwrapped_partial
+from untildone.tools.schema import FunctionSchema, function_schema
 
 
 class FunctionTool:
@@ -173,13 +174,8 @@ def _noted_options(function: Any) -> ToolOptions:
     function = unwrapped_partial(function)
     noted: object = getattr(function, OPTIONS_MARK, None)
     if noted is None:
-        noted = getattr(_call_of(function), OPTIONS_MARK, None)
+        noted = getattr(call_of(function), OPTIONS_MARK, None)
     return noted if isinstance(noted, ToolOptions) else PLAIN_OPTIONS
-
-
-def _call_of(function: Any) -> Any:
-    """What runs when an object is called."""
-    return cast("Any", _class_of(function)).__call__
 
 
 def _own_name(function: Any) -> str:
@@ -187,7 +183,7 @@ def _own_name(function: Any) -> str:
     function = unwrapped_partial(function)
     name: object = getattr(function, "__name__", None)
     if not isinstance(name, str):
-        return check_name(_class_of(function).__name__)
+        return check_name(class_of(function).__name__)
     if name == "<lambda>":
         raise ConfigError(
             f"a lambda has no name to call it by ({function!r:.80});"
@@ -199,16 +195,6 @@ def _own_name(function: Any) -> str:
 def function_label(function: Any) -> str:
     """How errors name a function: module and qualified name."""
     function = unwrapped_partial(function)
-    named: Any = function if hasattr(function, "__qualname__") else _class_of(function)
+    named: Any = function if hasattr(function, "__qualname__") else class_of(function)
     module: object = getattr(named, "__module__", None)
     return f"{module}.{named.__qualname__}" if module else f"{named.__qualname__}"
-
-
-def _class_of(function: Any) -> type[Any]:
-    return function.__class__
-
-
-def is_kind(function: Any, ask: Callable[[Any], bool]) -> bool:
-    """Whether a function is of a kind, or the one that a partial or an object stands for."""
-    function = unwrapped_partial(function)
-    return ask(function) or ask(_call_of(function))

@@ -51,7 +51,7 @@ class JsonArguments:
         """
         values = json.loads(text)
         if not isinstance(values, dict):
-            raise ValueError("no object")
+            raise ValueError("no object")  # noqa: TRY004  what `Arguments` takes for a refusal
         if self._check is None:
             self._check = _check_of(self._schema)
         arguments = cast("dict[str, Any]", values)
@@ -85,7 +85,7 @@ def _sentence(error: Any) -> str:
 
 
 def _wrong_names(schema: Mapping[str, Any], arguments: dict[str, Any]) -> list[str]:
-    properties = schema.get("properties") or {}
+    properties = _shown(schema)["properties"]
     missing = [name for name in schema.get("required") or () if name not in arguments]
     problems = [f"`{name}` is missing" for name in missing]
     if schema.get("additionalProperties") is False:
@@ -97,5 +97,7 @@ def _shown(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema as far as a refusal shows it: properties that are themselves schemas."""
     properties: Any = schema.get("properties")
     known = cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
-    shown = {name: part if isinstance(part, dict) else {} for name, part in known.items()}
+    shown: dict[str, Any] = {
+        name: part if isinstance(part, dict) else {} for name, part in known.items()
+    }
     return {**schema, "properties": shown}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path, PurePath
@@ -20,11 +20,12 @@ from urllib.parse import urlsplit
 from untildone.domain.bounds import check_count, check_number
 from untildone.domain.errors import ConfigError, ToolError
 from untildone.domain.tools import ToolSpec, ToolTraits
-from untildone.ports import Offload, Tool
+from untildone.ports import Offload
 from untildone.tools.json_arguments import JsonArguments
 from untildone.tools.mcp_connection import Connection, LastWords, StderrReader
 from untildone.tools.mcp_results import content_text
-from untildone.tools.results import DEFAULT_MAX_RESULT_CHARS, LEAST_MAX_RESULT_CHARS, cut_text
+from untildone.tools.options import DEFAULT_MAX_RESULT_CHARS, LEAST_MAX_RESULT_CHARS
+from untildone.tools.results import cut_text
 
 if TYPE_CHECKING:
     from mcp_types import Tool as ListedTool
@@ -129,7 +130,7 @@ class StdioMCP(MCPServer):
         return PurePath(self.command).name
 
     @asynccontextmanager
-    async def transport(self, words: LastWords) -> AsyncGenerator[Any, None]:
+    async def transport(self, words: LastWords) -> AsyncGenerator[Any]:
         """Starts the program; it is ended, and killed if need be, when the block is left."""
         from mcp.client.stdio import StdioServerParameters, stdio_client
 
@@ -161,7 +162,9 @@ class HTTPMCP(MCPServer):
         kind = type(self).__name__
         url = _text(f"{kind}.url", self.url)
         if not url.startswith(("http://", "https://")):
-            raise ConfigError(f"{kind}.url is {url!r:.80}; give an address with http:// or https://")
+            raise ConfigError(
+                f"{kind}.url is {url!r:.80}; give an address with http:// or https://"
+            )
         object.__setattr__(self, "headers", _mapping(f"{kind}.headers", self.headers))
         super().__post_init__()
 
@@ -181,7 +184,7 @@ class HTTPMCP(MCPServer):
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
     @asynccontextmanager
-    async def transport(self, words: LastWords) -> AsyncGenerator[Any, None]:
+    async def transport(self, words: LastWords) -> AsyncGenerator[Any]:
         """Streams over connections that are closed when the block is left."""
         from mcp.client.streamable_http import streamable_http_client
 
@@ -216,7 +219,7 @@ class SSEMCP(HTTPMCP):
     """
 
     @asynccontextmanager
-    async def transport(self, words: LastWords) -> AsyncGenerator[Any, None]:
+    async def transport(self, words: LastWords) -> AsyncGenerator[Any]:
         """One stream of events for all answers, closed when the block is left."""
         from mcp.client.sse import sse_client
 
@@ -268,62 +271,51 @@ class MCPTool:
 
 
 @asynccontextmanager
-async def open_servers(servers: Sequence[Any]) -> AsyncGenerator[list[MCPTool], None]:
+async def open_servers(
+    servers: Sequence[MCPServer], *, taken: Collection[str] = ()
+) -> AsyncGenerator[list[MCPTool]]:
     """Connects to all servers at once and gives their tools; closes all when the block is left.
+
+    Args:
+        servers: The servers.
+        taken: Names that no tool may have: those of the agent's own.
 
     Raises:
         MCPError: A server cannot be used.
-        ConfigError: Something is no MCP server, the SDK is missing, or two tools have one name.
+        ConfigError: The SDK is missing, or two tools have one name.
     """
-    known = [_checked_server(index, server) for index, server in enumerate(servers)]
-    connections = [Connection(server) for server in known]
+    connections = [Connection(server) for server in servers]
     try:
         opened = await asyncio.gather(
             *(connection.open() for connection in connections), return_exceptions=True
         )
         tools: list[MCPTool] = []
-        for server, connection, listed in zip(known, connections, opened, strict=True):
+        for server, connection, listed in zip(servers, connections, opened, strict=True):
             if isinstance(listed, BaseException):
                 raise listed
             tools += [MCPTool(server, connection, tool) for tool in _chosen(server, listed)]
-        _refuse_clashes(tools)
+        _refuse_clashes(tools, taken)
         yield tools
     finally:
         await asyncio.gather(*(connection.close() for connection in connections))
 
 
-def refuse_clashes(tools: Mapping[str, Tool], found: Sequence[MCPTool]) -> None:
-    """Refuses a server's tool that has the name of one of the agent's own.
-
-    Raises:
-        ConfigError: One has.
-    """
-    for tool in found:
-        if tool.spec.name in tools:
-            raise ConfigError(_clash(tool, "a tool of the agent"))
-
-
-def _refuse_clashes(tools: Sequence[MCPTool]) -> None:
+def _refuse_clashes(tools: Sequence[MCPTool], taken: Collection[str]) -> None:
     seen: dict[str, MCPTool] = {}
     for tool in tools:
+        if tool.spec.name in taken:
+            raise ConfigError(_clash(tool, "a tool or skill of the agent"))
         other = seen.setdefault(tool.spec.name, tool)
         if other is not tool:
             raise ConfigError(_clash(tool, f"a tool of the MCP server {other.server.name!r}"))
 
 
 def _clash(tool: MCPTool, other: str) -> str:
+    server, name = tool.server, tool.spec.name
+    prefix = _NOT_IN_NAMES.sub("_", server.name)
     return (
-        f"the MCP server {tool.server.name!r} has a tool {tool.spec.name!r}, and so is called {other};"
-        f' give the server a prefix, such as prefix="{_NOT_IN_NAMES.sub("_", tool.server.name)}_",'
-        " or leave the tool out with only=[...]"
-    )
-
-
-def _checked_server(index: int, server: object) -> MCPServer:
-    if isinstance(server, MCPServer):
-        return server
-    raise ConfigError(
-        f"Agent.mcps[{index}] is {server!r:.80}; give StdioMCP(...), HTTPMCP(...) or SSEMCP(...)"
+        f"the MCP server {server.name!r} has a tool {name!r}, and so is called {other}; give the"
+        f' server a prefix, such as prefix="{prefix}_", or leave the tool out with only=[...]'
     )
 
 
@@ -370,9 +362,10 @@ def _texts(name: str, value: object) -> tuple[str, ...]:
 def _mapping(name: str, value: object) -> dict[str, str] | None:
     if value is None:
         return None
+    kind = type(value).__name__
     if isinstance(value, Mapping):
-        pairs = dict(cast("Mapping[object, object]", value))
+        pairs = dict(cast("Any", value))
         if all(isinstance(key, str) and isinstance(text, str) for key, text in pairs.items()):
-            return cast("dict[str, str]", pairs)
+            return pairs
     # The value may hold a key, so only its kind is shown.
-    raise ConfigError(f"{name} is a {type(value).__name__}; give a dict of texts")
+    raise ConfigError(f"{name} is a {kind}; give a dict of texts")

@@ -1,7 +1,8 @@
 """A connection to one MCP server for the length of one run.
 
-The SDK's scopes have to be entered and left in one task, and what breaks in a transport cancels that
-task. So each connection lives in a task of its own: whatever becomes of the server, the run goes on.
+The SDK's scopes have to be entered and left in one task, and what breaks in a transport cancels
+that task. So each connection lives in a task of its own: whatever becomes of the server, the run
+goes on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from importlib import import_module, metadata
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from untildone.domain.errors import ConfigError, MCPError, ToolError, describe
 
@@ -117,7 +118,7 @@ class Connection:
             _log.warning("the MCP server %s broke down in a call of %r", self._server.label, name)
             raise ToolError(
                 "the MCP server broke down during this call; whether the call had an effect is not"
-                " known. The next call starts the server anew."
+                " known. The next call connects to it anew."
             ) from error
 
     async def close(self) -> None:
@@ -189,7 +190,7 @@ class _Link:
         self._scope: CancelScope = anyio.CancelScope()
         self._ending = asyncio.Event()
         self._is_open = False
-        self.task = asyncio.create_task(self._live(), name=f"MCP server {server.label}")
+        self.task = asyncio.create_task(self._live(), name="untildone-mcp")
 
     @property
     def is_usable(self) -> bool:
@@ -279,7 +280,7 @@ class StderrReader:
         except NotImplementedError:
             os.close(source)
             os.close(sink)
-            self._file = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+            self._file = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
         else:
             self._source = source
             self._file = os.fdopen(sink, "w", encoding="utf-8")
@@ -329,7 +330,7 @@ def _unreachable(server: Server, link: _Link, reason: str, advice: str = "") -> 
 def _first_of(error: BaseException) -> str:
     """What went wrong, in one line: the first error of a group, as the SDK says it."""
     while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     from mcp import MCPError as ProtocolError
 
     return error.message if isinstance(error, ProtocolError) else describe(error)

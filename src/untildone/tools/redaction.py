@@ -10,10 +10,21 @@ import re
 from typing import Final
 
 _WORD: Final = r"(?<![A-Za-z0-9])"
-"""Where a word of ASCII letters begins: ``\\b`` sees none between a Chinese character and ``sk-``."""
+"""Where a word of ASCII letters begins; ``\\b`` sees none between a Han character and ``sk-``."""
 _KEY: Final = r"[A-Za-z0-9_+/=.~-]"
 _RUN: Final = r"(?<![A-Za-z0-9_+/=.~-])"
 """Where a run of key characters begins, so that each is looked at once."""
+
+_NAMED: Final = (
+    r"(pass(?:word|wd|phrase|code)|pwd|secret|token|credentials?"
+    r"|(?:api|access|private|auth|signing)[ _-]?key|authorization|cookie|sig(?:nature)?)"
+)
+_BEGINNINGS: Final = (
+    r"(?:sk|pk|rk|whsec|gh[opsur]|github_pat|glpat|xox[a-z]|xapp|hf|npm|dop_v1|shpat"
+    r"|AKIA|ASIA|AIza|ya29|eyJ|SG)"
+)
+_IS: Final = r"(\s{0,9}[=:]\s{0,9}|\s{1,9}(?:is|are)\s{1,9})"
+_OUTSIDE: Final = r"\s@<>()\[\]\"',;:"
 
 _RULES: Final = (
     # A private key, to its end or to the end of the text.
@@ -21,20 +32,11 @@ _RULES: Final = (
     # user:password@ in an address
     (r"(?<=://)[^\s/@]{1,200}@", "[secret]@"),
     # What is called a password, a token or a key
-    (
-        rf"(?i){_WORD}(pass(?:word|wd|phrase|code)|pwd|secret|token|credentials?"
-        r"|(?:api|access|private|auth|signing)[ _-]?key|authorization|cookie|sig(?:nature)?)"
-        r"(\s{0,9}[=:]\s{0,9}|\s{1,9}(?:is|are)\s{1,9})(?:(?:basic|bearer|digest)\s{1,9})?\S+",
-        r"\1\2[secret]",
-    ),
+    (rf"(?i){_WORD}{_NAMED}{_IS}(?:(?:basic|bearer|digest)\s{{1,9}})?\S+", r"\1\2[secret]"),
     (rf"(?i){_WORD}((?:bearer|basic)\s{{1,9}}){_KEY}{{6,}}", r"\1[secret]"),
-    (r"[^\s@<>()\[\]\"',;:]{1,100}@[^\s@<>()\[\]\"',;:.]{1,100}\.[^\s@<>()\[\]\"',;:]+", "[email]"),
+    (rf"[^{_OUTSIDE}]{{1,100}}@[^{_OUTSIDE}.]{{1,100}}\.[^{_OUTSIDE}]+", "[email]"),
     # Keys by the beginning that their makers gave them
-    (
-        rf"{_WORD}(?:sk|pk|rk|whsec|gh[opsur]|github_pat|glpat|xox[a-z]|xapp|hf|npm|dop_v1|shpat"
-        rf"|AKIA|ASIA|AIza|ya29|eyJ|SG)[._-]?{_KEY}{{8,}}",
-        "[secret]",
-    ),
+    (rf"{_WORD}{_BEGINNINGS}[._-]?{_KEY}{{8,}}", "[secret]"),
     # Long, with letters and digits: hashes, ids, tokens
     (
         rf"{_RUN}(?=[A-Za-z_+/=.~-]*+[0-9])(?=[0-9_+/=.~-]*+[A-Za-z]){_KEY}{{20,}}+",

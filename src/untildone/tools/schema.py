@@ -24,6 +24,7 @@ from weakref import WeakKeyDictionary
 
 from untildone.domain.errors import ConfigError
 from untildone.tools.arguments import Arguments
+from untildone.tools.callables import unwrapped_partial
 from untildone.tools.docstring import Docstring, read_docstring
 
 _EMPTY: Final = Parameter.empty
@@ -108,13 +109,6 @@ def _read_function(function: Callable[..., Any], label: str) -> FunctionSchema:
 
 
 # ── Reading the signature ────────────────────────────────────────────────────────────────────────
-
-
-def unwrapped_partial(function: Any) -> Any:
-    """The function that a partial stands for; any other function is itself."""
-    while isinstance(function, functools.partial):
-        function = cast("Partial", function).func
-    return function
 
 
 def _fixed(function: Any) -> frozenset[str]:

@@ -1,0 +1,124 @@
+"""``@skill``: a function as a skill."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, overload
+
+from untildone.domain.errors import LoopConvergedError
+from untildone.domain.tools import ToolSpec
+from untildone.ports import Offload
+from untildone.skills.base import Skill, running
+from untildone.tools import FunctionTool
+
+
+class FunctionSkill(Skill):
+    """A skill made of a function; ``@skill`` makes them.
+
+    Arguments, schema and results are those of a tool: see ``untildone.tool``. The skill can still
+    be called like the function.
+
+    Args:
+        function: A function, sync or async.
+        name: What the model calls it; default: the function's name.
+        description: What the model is told; default: its docstring.
+
+    Raises:
+        ConfigError: It is no function, or has no name or signature that a model could use.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+    ) -> None:
+        noted = FunctionTool(function)
+        options = replace(
+            noted.options,
+            name=noted.name if name is None else name,
+            description=noted.options.description if description is None else description,
+            max_result_chars=sys.maxsize,  # cut where a model reads it, not for callers in Python
+        )
+        self._tool = FunctionTool(function, options)
+        self.max_result_chars = noted.options.max_result_chars
+        spec = self._tool.spec
+        self.name = spec.name
+        self.description = spec.description
+        self.parameters = spec.parameters
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function itself."""
+        return self._tool(*args, **kwargs)
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model is told of it."""
+        return self._tool.spec
+
+    def parse(self, arguments: str) -> dict[str, Any]:
+        """The arguments as the function takes them.
+
+        Raises:
+            ToolError: They are no JSON object or do not fit.
+        """
+        return self._tool.parse(arguments)
+
+    async def execute(self, **kwargs: Any) -> str:
+        """Calls the function, a sync one in a thread, and gives what it returns as text.
+
+        A ``LoopConvergedError`` of a run inside it is its success: the text of that result.
+
+        Raises:
+            SkillError: The call comes out of this very skill.
+            Exception: Whatever the function raises.
+        """
+        return await self.run(kwargs, asyncio.to_thread)
+
+    async def run(self, arguments: dict[str, Any], offload: Offload) -> str:
+        """One call by a model; see ``execute``."""
+        with running(self.name):
+            try:
+                return await self._tool.run(arguments, offload)
+            except LoopConvergedError as error:
+                return str(error) if error.result is None else error.result.text
+
+
+@overload
+def skill(function: Callable[..., Any], /) -> FunctionSkill: ...
+
+
+@overload
+def skill(
+    *, name: str | None = None, description: str | None = None
+) -> Callable[[Callable[..., Any]], FunctionSkill]: ...
+
+
+def skill(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+) -> Any:
+    """Makes a skill of a function: ``@skill`` or ``@skill(name="…", description="…")`` (S1).
+
+    It is not registered by that: give it to an agent in ``skills=[...]``, or to
+    ``SkillRegistry.register``.
+
+    Args:
+        function: A function, sync or async.
+        name: What the model calls it; default: the function's name.
+        description: What the model is told; default: its docstring.
+    """
+    if function is not None:
+        return FunctionSkill(function)
+
+    def made(function: Callable[..., Any]) -> FunctionSkill:
+        return FunctionSkill(function, name=name, description=description)
+
+    return made
