@@ -448,8 +448,8 @@ def _check_memories(owner: str, config: Agent | LoopConfig) -> None:
         raise ConfigError(f"{owner}.{name} is {memory!r:.80}; give {instead}")
     for name in ("task_tag", "procedural_task_tag"):
         tag: object = getattr(config, name, None)
-        if not (tag is None or (isinstance(tag, str) and tag)):
-            raise ConfigError(f"{owner}.{name} is {tag!r:.80}; give a non-empty text, or leave it")
+        if not (tag is None or isinstance(tag, str)):
+            raise ConfigError(f"{owner}.{name} is {tag!r:.80}; give a text")
 
 
 def _checked_list(name: str, value: object) -> tuple[Any, ...]:

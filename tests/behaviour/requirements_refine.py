@@ -169,6 +169,7 @@ REQUIREMENTS: dict[str, str] = {
     "verifier.rubric-adds": "An own rubric replaces no other instruction to the judge.",
     "verifier.structured-output": "The judge is asked for structured output, and told so in words.",
     "verifier.sees-the-answer": "An evaluate_fn sees the iteration's result; it may be async.",
+    "verifier.own-grader": "Any object with evaluate grades, by the default threshold.",
     "verifier.confidence": "A confidence that an evaluate_fn sets is the iteration's.",
     "verifier.usage": "Every call of a judge is metered, also with a model of its own.",
     "verifier.default-model": "The agent's own model judges where no other is named.",

@@ -276,7 +276,7 @@ async def outcome_of(work: Awaitable[AgentResult]) -> tuple[AgentResult, BaseExc
         return result_of(error), error
 
 
-EVERY_WORLD = settings(max_examples=100, deadline=None)
+EVERY_WORLD = settings(max_examples=75, deadline=None)
 
 
 # --- One run of any world -------------------------------------------------------------------------

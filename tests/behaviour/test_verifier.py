@@ -479,6 +479,16 @@ async def test_a_confidence_that_an_evaluate_fn_sets_is_the_results_of_that_iter
     assert (result.best_iteration, result.confidence) == (2, 0.7)
 
 
+@requirement("verifier.own-grader")
+async def test_a_grader_of_ones_own_needs_no_more_than_evaluate():
+    class Strict:
+        async def evaluate(self, query: str, result: AgentResult, *, default_model: Any):
+            return VerifierFeedback((0.79, 0.8)[result.loop_iterations - 1], ["thin"])
+
+    result = await run_agent(looping(LoopConfig(verifier=cast("Any", Strict()))), ASK)
+    assert (result.exit_reason, result.scores) == (ExitReason.CONVERGED, [0.79, 0.8])
+
+
 # --- Which model judges, and what it costs --------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -166,13 +167,17 @@ async def test_a_broken_stream_is_a_typed_error_and_is_retried_whole(
 
 
 async def test_a_slow_first_token_is_a_time_out(make: Make, llmock: LLMock):
-    llmock.slow_first_token(1.0)
+    llmock.slow_first_token(20.0)
     with pytest.raises(ModelTimeoutError, match=r"no first token within 0\.05 s"):
         await make(first_token_s=0.05).generate(HELLO)
+    # Else a request that the server sees late takes what the next test has scripted.
+    async with asyncio.timeout(10):
+        while not llmock.requests:  # noqa: ASYNC110  nothing tells of an arrival
+            await asyncio.sleep(0.01)
 
 
 async def test_a_stall_in_the_middle_is_a_time_out(make: Make, llmock: LLMock):
-    llmock.stall(after_chunks=3, seconds=1.0)
+    llmock.reply("one two three four five six").stall(after_chunks=3, seconds=20.0)
     with pytest.raises(ModelTimeoutError, match=r"no next token within 0\.05 s"):
         await make(first_token_s=5, between_tokens_s=0.05).generate(HELLO)
 

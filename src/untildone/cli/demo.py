@@ -1,8 +1,8 @@
 """``untildone demo``: both loops at work on this machine, offline, told as it is.
 
 First a job for a real, very small model: each sentence is one run of the refine loop, through the
-public API. Then a turn loop that gets stuck and recovers. What is shown comes from the runs' own
-events; nothing is recorded beforehand.
+public API, a few at once. Then a turn loop that gets stuck and recovers. What is shown comes from
+the runs' own events; nothing is recorded beforehand.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from untildone.agent import Agent, LoopConfig
 from untildone.cli import extraction
-from untildone.cli.demo_view import DemoView, Tally
+from untildone.cli.demo_view import DemoView, SentenceView
 from untildone.cli.exit_status import STATUS_OF
-from untildone.cli.extraction import Sentence
+from untildone.cli.extraction import Example
 from untildone.cli.interrupts import Interrupts
 from untildone.cli.stuck_example import TASK, stuck_agent
 from untildone.domain.exits import ExitReason
@@ -27,7 +27,6 @@ from untildone.models.local import local_base_url, local_weights
 from untildone.run import aclose, run_agent
 
 MODEL: Final = "smollm2"
-MAX_ITERATIONS: Final = 4
 
 
 def stands_in_the_sentence(ctx: CriterionContext) -> bool:
@@ -35,19 +34,20 @@ def stands_in_the_sentence(ctx: CriterionContext) -> bool:
 
     It gives no feedback: told of its mistakes, this model gets worse; a fresh try helps it.
     """
-    return extraction.fault_in(ctx.query, ctx.result.text) is None
+    return not extraction.grounding_problems(ctx.query, ctx.result.text)
 
 
 def extracting_agent() -> Agent:
     """One agent for all sentences: fresh tries at a temperature, without a seed."""
+    schema = {"name": "person", "schema": extraction.REPLY_SCHEMA}
     return Agent(
         "extractor",
         f"local/{MODEL}",
         temperature=extraction.TEMPERATURE,
         max_tokens=extraction.MAX_TOKENS,
-        extra_params={"response_format": extraction.RESPONSE_FORMAT},
+        extra_params={"response_format": {"type": "json_schema", "json_schema": schema}},
         loop_config=LoopConfig(
-            max_iterations=MAX_ITERATIONS,
+            max_iterations=extraction.MAX_ROUNDS,
             criteria=[stands_in_the_sentence],
             fresh_context=True,
             refine_prompt="",
@@ -67,9 +67,9 @@ def run_demo(view: DemoView, *, sentences: int | None = None) -> int:
         ConfigError: The extra or the weights are missing; the text says what to install.
     """
     local_weights(MODEL)
-    chosen = extraction.SENTENCES[:sentences]
+    examples = extraction.EXAMPLES[:sentences]
     with Interrupts(view.say) as interrupts, view:
-        return asyncio.run(_watched(_both(view, chosen), view, interrupts))
+        return asyncio.run(_watched(_both_parts(view, examples), view, interrupts))
 
 
 async def _watched(work: Coroutine[Any, Any, None], view: DemoView, interrupts: Interrupts) -> int:
@@ -85,62 +85,82 @@ async def _watched(work: Coroutine[Any, Any, None], view: DemoView, interrupts: 
     return 0
 
 
-async def _both(view: DemoView, sentences: Sequence[Sentence]) -> None:
-    tally = Tally()
-    view.begins_refining(len(sentences), MAX_ITERATIONS)
-    try:
-        await _extract(view, sentences, tally)
-    finally:
-        if tally.sentences:
-            view.summed_up(tally)
-    view.begins_turns(TASK)
-    result = await run_agent(
-        stuck_agent(), [{"role": "user", "content": TASK}], log=view.turn_log()
-    )
-    view.turns_ended(result)
-
-
-async def _extract(view: DemoView, sentences: Sequence[Sentence], tally: Tally) -> None:
-    agent = extracting_agent()
+async def _both_parts(view: DemoView, examples: Sequence[Example]) -> None:
+    view.begins_refining(len(examples), extraction.MAX_ROUNDS)
     began = time.monotonic()
     await local_base_url(MODEL)
     view.model_started(time.monotonic() - began)
+    await _extract_all(view, examples)
+    view.begins_turns(TASK)
+    messages = [{"role": "user", "content": TASK}]
+    view.turns_ended(await run_agent(stuck_agent(), messages, log=view.turn_log()))
+
+
+async def _extract_all(view: DemoView, examples: Sequence[Example]) -> None:
+    agent = extracting_agent()
+    slots = asyncio.Semaphore(extraction.CONCURRENCY)
+    outcomes: list[extraction.Outcome] = []
+
+    async def extract(number: int, example: Example) -> None:
+        async with slots:
+            outcomes.append(await _extract(agent, example, view.sentence(number, example.sentence)))
+
     began = time.monotonic()
-    for number, sentence in enumerate(sentences, 1):
-        view.sentence(number, sentence.text)
-        tries = _Tries(view, sentence)
-        run_began = time.monotonic()
-        result = await run_agent(agent, extraction.messages_for(sentence.text), log=tries)
-        now = time.monotonic()
-        mistake = extraction.mistake_in(sentence, result.text)
-        tally.add(
-            right_at_first=extraction.mistake_in(sentence, tries.texts[0]) is None,
-            right=mistake is None,
-            accepted=result.exit_reason is ExitReason.CONVERGED,
-            tokens=result.total_tokens,
-        )
-        tally.seconds = now - began
-        view.sentence_ended(result, now - run_began, mistake)
+    try:
+        async with asyncio.TaskGroup() as group:
+            for number, example in enumerate(examples, 1):
+                group.create_task(extract(number, example))
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    finally:
+        if outcomes:
+            view.summed_up(extraction.tally(outcomes), time.monotonic() - began)
+
+
+async def _extract(agent: Agent, example: Example, shown: SentenceView) -> extraction.Outcome:
+    """One run of the refine loop, for one sentence."""
+    tries = _Tries(example, shown)
+    result = await run_agent(agent, extraction.messages_for(example.sentence), log=tries)
+    outcome = extraction.Outcome(example=example, replies=tuple(tries.replies))
+    shown.ended(result, _mistake_in(example, result.text))
+    return outcome
 
 
 @dataclass(slots=True)
 class _Tries:
     """Takes the log of one run, and shows each try once it is judged."""
 
-    view: DemoView
-    sentence: Sentence
-    texts: list[str] = field(default_factory=list[str])
+    example: Example
+    shown: SentenceView
+    replies: list[str] = field(default_factory=list[str])
 
     def write(self, event: LogEvent) -> None:
         match event:
             case IterationStarted():
-                self.view.trying(event.at.iteration)
+                self.shown.trying(event.at.iteration)
             case ModelCallReplied():
-                self.texts.append(event.message.text)
-                self.view.spent(event.usage)
+                self.replies.append(event.message.text)
+                self.shown.spent(event.usage)
             case CriterionJudged():
-                text = self.texts[-1]
-                fault = extraction.fault_in(self.sentence.text, text)
-                self.view.tried(event.at.iteration, extraction.in_words(text), fault)
+                reply = self.replies[-1]
+                problems = extraction.grounding_problems(self.example.sentence, reply)
+                self.shown.tried(event.at.iteration, _in_words(reply), problems)
             case _:
                 return
+
+
+def _in_words(reply: str) -> str:
+    person = extraction.person_in(reply)
+    return reply if person is None else f"{person.name} · {person.city} · {person.age}"
+
+
+def _mistake_in(example: Example, reply: str) -> str:
+    """How a reply differs from the truth; ``""`` where it does not."""
+    person, truth = extraction.person_in(reply), example.truth
+    if person is None:
+        return "it is no answer"
+    return "; ".join(
+        f"the {name} is {getattr(truth, name)}, not {getattr(person, name)}"
+        for name in ("name", "city", "age")
+        if getattr(person, name) != getattr(truth, name)
+    )

@@ -1,9 +1,10 @@
-"""The demo on a terminal, with a line that moves; anywhere else the same lines, plain."""
+"""The demo on a terminal, with lines that move; anywhere else the same lasting lines, plain."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -12,7 +13,8 @@ from rich.padding import Padding
 from rich.spinner import Spinner
 from rich.text import Text
 
-from untildone.cli.text import counted, in_short, shown_call, shown_text
+from untildone.cli.extraction import Tally
+from untildone.cli.text import counted, in_short, one_line, shown_call, shown_text
 from untildone.domain.exits import ExitReason
 from untildone.domain.log import LogEvent, ModelCallReplied, Nudged, ToolFinished
 from untildone.domain.results import AgentResult
@@ -27,39 +29,18 @@ _REFINING: Final = (
 )
 _TURNING: Final = (
     "An agent with a tool, on a scripted model that repeats a call which brings nothing new. The"
-    " stuck detector sees it and tells the agent, once. Would it go on, the run would be stopped."
+    " stuck detector sees it and tells the agent, once; if it went on, the run would be stopped."
 )
 _AFTER: Final = (
     'Now yours: untildone run "TASK" --model local/smollm2 --until "marker:TEXT"'
     " (untildone doctor says which models are at hand)"
 )
 _REFRESHES_A_SECOND: Final = 8
-
-
-@dataclass(slots=True)
-class Tally:
-    """What came of the sentences, held against what is really in them."""
-
-    sentences: int = 0
-    right_at_first: int = 0
-    right: int = 0
-    passed_but_wrong: int = 0
-    given_up: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-
-    def add(self, *, right_at_first: bool, right: bool, accepted: bool, tokens: int) -> None:
-        """Counts one sentence."""
-        self.sentences += 1
-        self.right_at_first += right_at_first
-        self.right += right and accepted
-        self.passed_but_wrong += accepted and not right
-        self.given_up += not accepted
-        self.tokens += tokens
+_LONGEST: Final = 300
 
 
 class DemoView:
-    """Shows the demo. Use it around the demo: leaving it ends the line that moves.
+    """Shows the demo. Use it around the demo: leaving it ends the lines that move.
 
     Args:
         console: Default: stdout.
@@ -67,15 +48,15 @@ class DemoView:
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
-        self._status = _Status()
+        self._moving = _Moving()
         self._live: Live | None = None
         self._sentences = 0
         self._tries = 0
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
+        if self._console.is_terminal and not self._console.is_dumb_terminal:
             self._live = Live(
-                self._status,
+                self._moving,
                 console=self._console,
                 refresh_per_second=_REFRESHES_A_SECOND,
                 transient=True,
@@ -92,87 +73,85 @@ class DemoView:
 
     def say(self, line: str) -> None:
         """Writes a line that belongs to no part."""
-        self._line(line, "yellow")
+        self.line(line, "yellow")
 
     def stopped(self) -> None:
         """The person has stopped it."""
-        self._line(f"■ {ExitReason.CANCELLED.value}: {ExitReason.CANCELLED.in_words}", "yellow")
+        self.line(f"■ {ExitReason.CANCELLED.value}: {ExitReason.CANCELLED.in_words}", "yellow")
+
+    def line(self, text: str = "", style: str = "", *, indent: int = 0) -> None:
+        """Writes a lasting line; a terminal gets it wrapped and indented."""
+        if self._console.is_terminal:
+            line = Padding(Text(text, style=style), (0, 0, 0, indent), expand=False)
+            self._console.print(line)
+        else:
+            self._console.print(Text(" " * indent + text if text else ""), soft_wrap=True)
 
     # ── The refine loop ──────────────────────────────────────────────────────────────────────────
 
     def begins_refining(self, sentences: int, tries: int) -> None:
         """The first part is about to begin."""
         self._sentences, self._tries = sentences, tries
-        self._line("1  The refine loop, on a real model", "bold")
+        self.line("1  The refine loop, on a real model", "bold")
         what = counted(sentences, "sentence")
-        self._line(_REFINING.format(sentences=what, tries=tries), indent=3)
-        self._status.text = "starting the model"
+        self.line(_REFINING.format(sentences=what, tries=tries), indent=3)
+        self._moving.what = "loading the model"
 
     def model_started(self, seconds: float) -> None:
         """The model can be asked."""
-        self._line(f"The model is loaded: {seconds:.1f} s.", "dim", indent=3)
+        self.line(f"The model is loaded: {seconds:.1f} s.", "dim", indent=3)
+        self.line()
+        self._moving.what = f"0 of {self._sentences} sentences done"
 
-    def sentence(self, number: int, text: str) -> None:
-        """The next sentence."""
-        if number == 1:
-            self._line()
-        self._line(f"{number} of {self._sentences}  {text}", "bold", indent=3)
-        self._status.begin(f"sentence {number} of {self._sentences}")
+    def sentence(self, number: int, text: str) -> SentenceView:
+        """A run for a sentence begins."""
+        shown = SentenceView(self, number, text)
+        self._moving.running[number] = shown
+        return shown
 
-    def trying(self, iteration: int) -> None:
-        """An iteration begins."""
-        self._status.text = f"try {iteration} of {self._tries}"
+    def sentence_ended(self, shown: SentenceView) -> None:
+        """A run is over, and its lines are written."""
+        moving = self._moving
+        del moving.running[shown.number]
+        moving.done += 1
+        moving.tokens += shown.tokens
+        moving.what = f"{moving.done} of {self._sentences} sentences done"
 
-    def spent(self, usage: Usage) -> None:
-        """A model call has cost something."""
-        self._status.tokens += usage.input_tokens + usage.output_tokens
+    @property
+    def of_sentences(self) -> str:
+        """How the number of a sentence goes on."""
+        return f"of {self._sentences}"
 
-    def tried(self, iteration: int, answer: str, fault: str | None) -> None:
-        """An iteration was judged; ``fault`` is what the check said, if it refused."""
-        shown = f"try {iteration}  {in_short(answer, 200)}"
-        if fault is None:
-            self._line(f"✓ {shown}  (accepted)", "green", indent=5)
-        else:
-            self._line(f"✗ {shown}  (refused: {shown_text(fault)})", "yellow", indent=5)
-
-    def sentence_ended(self, result: AgentResult, seconds: float, mistake: str | None) -> None:
-        """A run is over; ``mistake`` is what is really wrong with the answer, if anything."""
-        facts = [
-            _in_words(result),
-            counted(result.loop_iterations, "iteration"),
-            counted(result.total_tokens, "token"),
-            f"{seconds:.1f} s",
-        ]
-        self._line(" · ".join(facts), "dim", indent=5)
-        if mistake is not None and result.exit_reason is ExitReason.CONVERGED:
-            self._line(
-                f"! it passed the check and is wrong: {shown_text(mistake)}", "red", indent=5
-            )
-
-    def summed_up(self, tally: Tally) -> None:
-        """What came of all of it."""
-        self._status.begin("")
+    def summed_up(self, tally: Tally, seconds: float) -> None:
+        """What came of all of it, held against what is really in the sentences."""
+        self._moving.running.clear()
         rows = [
             ("right at the first try", f"{tally.right_at_first} of {tally.sentences}", "bold"),
-            ("right after the loop", f"{tally.right} of {tally.sentences}", "bold green"),
+            (
+                "right after the loop",
+                f"{tally.right_after_loop} of {tally.sentences}",
+                "bold green",
+            ),
             ("passed the check, but wrong", str(tally.passed_but_wrong), "red"),
-            (f"given up after {self._tries} tries", str(tally.given_up), "yellow"),
-            ("seconds", f"{tally.seconds:.1f}", ""),
-            ("tokens", f"{tally.tokens:,}", ""),
+            (f"given up after {self._tries} tries", str(tally.never_passed), "yellow"),
+            ("model calls", str(tally.replies), ""),
+            ("tokens", f"{self._moving.tokens:,}", ""),
+            ("seconds", f"{seconds:.1f}", ""),
         ]
-        self._line()
+        self.line()
         for name, value, style in rows:
-            self._line(f"{name:<30}{value:>9}", "" if value == "0" else style, indent=3)
+            self.line(f"{name:<30}{value:>9}", "" if value == "0" else style, indent=3)
 
     # ── The turn loop ────────────────────────────────────────────────────────────────────────────
 
     def begins_turns(self, task: str) -> None:
         """The second part is about to begin."""
-        self._line()
-        self._line("2  The turn loop, with a tool", "bold")
-        self._line(_TURNING, indent=3)
-        self._line()
-        self._line(task, "bold", indent=3)
+        self._moving.what = ""
+        self.line()
+        self.line("2  The turn loop, with a tool", "bold")
+        self.line(_TURNING, indent=3)
+        self.line()
+        self.line(task, "bold", indent=3)
 
     def turn_log(self) -> _Turns:
         """Takes the log of the run and shows it."""
@@ -180,28 +159,58 @@ class DemoView:
 
     def turns_ended(self, result: AgentResult) -> None:
         """The second run is over."""
-        self._line(f"✓ {result.text}", "green", indent=5)
-        facts = [_in_words(result), counted(result.turns, "turn")]
-        self._line(" · ".join(facts), "dim", indent=5)
-        self._line()
-        self._line(_AFTER)
+        self.line(f"✓ {result.text}", "green", indent=5)
+        facts = [_exit_in_words(result), counted(result.turns, "turn")]
+        self.line(" · ".join(facts), "dim", indent=5)
+        self.line()
+        self.line(_AFTER)
 
-    def called(self, call: str, answer: str) -> None:
-        """A tool was called and has answered."""
-        self._line(f"→ {call}", indent=5)
-        self._line(f"← {answer}", "dim", indent=5)
 
-    def nudged(self, event: Nudged) -> None:
-        """The stuck detector has spoken."""
-        self._line(f"! nudged: {in_short(event.evidence, 300)}", "yellow", indent=5)
-        self._line(f"told: {in_short(event.text, 300)}", "yellow", indent=7)
+class SentenceView:
+    """One sentence: a moving line while it runs, then all of its lasting lines together."""
 
-    def _line(self, text: str = "", style: str = "", *, indent: int = 0) -> None:
-        if self._console.is_terminal:
-            line = Padding(Text(text, style=style), (0, 0, 0, indent), expand=False)
-            self._console.print(line)
+    def __init__(self, view: DemoView, number: int, text: str) -> None:
+        self._view = view
+        self._began = time.monotonic()
+        self._lines: list[tuple[str, str]] = []
+        self.number = number
+        self.text = text
+        self.tokens = 0
+        self.state = ""
+
+    def trying(self, iteration: int) -> None:
+        """An iteration begins."""
+        self.state = f"try {iteration}"
+
+    def spent(self, usage: Usage) -> None:
+        """A model call has cost something."""
+        self.tokens += usage.input_tokens + usage.output_tokens
+
+    def tried(self, iteration: int, answer: str, problems: Sequence[str]) -> None:
+        """An iteration was judged; the problems are what the check said, if it refused."""
+        shown = f"try {iteration}  {in_short(answer, _LONGEST)}"
+        if problems:
+            said = one_line("; ".join(problems), _LONGEST)
+            self._lines.append((f"✗ {shown}  (refused: {said})", "yellow"))
         else:
-            self._console.print(Text(" " * indent + text if text else ""), soft_wrap=True)
+            self._lines.append((f"✓ {shown}  (accepted)", "green"))
+
+    def ended(self, result: AgentResult, mistake: str) -> None:
+        """The run is over; ``mistake`` is what is really wrong with the answer, if anything."""
+        view = self._view
+        view.line(f"{self.number} {view.of_sentences}  {self.text}", "bold", indent=3)
+        for text, style in self._lines:
+            view.line(text, style, indent=5)
+        facts = [
+            _exit_in_words(result),
+            counted(result.loop_iterations, "iteration"),
+            counted(result.total_tokens, "token"),
+            f"{time.monotonic() - self._began:.1f} s",
+        ]
+        view.line(" · ".join(facts), "dim", indent=5)
+        if mistake and result.exit_reason is ExitReason.CONVERGED:
+            view.line(f"! it passed the check and is wrong: {shown_text(mistake)}", "red", indent=5)
+        view.sentence_ended(self)
 
 
 @dataclass(slots=True)
@@ -209,48 +218,49 @@ class _Turns:
     """Shows each call with its answer, and the nudge."""
 
     view: DemoView
-    _calls: dict[str, str] | None = None
+    _calls: dict[str, str] = field(default_factory=dict[str, str])
 
     def write(self, event: LogEvent) -> None:
+        view = self.view
         match event:
             case ModelCallReplied():
-                self._calls = {
-                    call.id: shown_call(call.name, shown_arguments(call.arguments), 200)
-                    for call in event.message.tool_calls
-                }
+                for call in event.message.tool_calls:
+                    arguments = shown_arguments(call.arguments)
+                    self._calls[call.id] = shown_call(call.name, arguments, _LONGEST)
             case ToolFinished():
-                call = (self._calls or {}).get(event.call_id, event.tool)
-                self.view.called(call, in_short(event.text, 200))
+                view.line(f"→ {self._calls.get(event.call_id, event.tool)}", indent=5)
+                view.line(f"← {in_short(event.text, _LONGEST)}", "dim", indent=5)
             case Nudged():
-                self.view.nudged(event)
+                view.line(f"! nudged: {in_short(event.evidence, _LONGEST)}", "yellow", indent=5)
+                view.line(f"told: {in_short(event.text, _LONGEST)}", "yellow", indent=7)
             case _:
                 return
 
 
-class _Status:
-    """The line that moves: which sentence and try, how many tokens, how long."""
+class _Moving:
+    """The lines that move: the sentences under way, and how far it is."""
 
     def __init__(self) -> None:
+        self.what = ""
+        self.done = 0
         self.tokens = 0
-        self.text = ""
-        self._what = ""
+        self.running: dict[int, SentenceView] = {}
         self._began = time.monotonic()
         self._spinner = Spinner("dots")
 
-    def begin(self, what: str) -> None:
-        """The next sentence."""
-        self._what = what
-        self.text = ""
-        self._began = time.monotonic()
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        parts = [self._what, self.text, counted(self.tokens, "token")]
-        parts.append(f"{time.monotonic() - self._began:.1f} s")
-        line = " · ".join(part for part in parts if part)
-        self._spinner.text = Text(line[: options.max_width - 3], style="dim", no_wrap=True)
+        room = options.max_width - 4
+        for shown in list(self.running.values()):
+            line = one_line(f"{shown.number:>5}  {shown.state}  {shown.text}", room)
+            yield Text(f"   {line}", style="dim", no_wrap=True)
+        if not self.what:
+            return
+        tokens = self.tokens + sum(shown.tokens for shown in list(self.running.values()))
+        facts = [self.what, counted(tokens, "token"), f"{time.monotonic() - self._began:.0f} s"]
+        self._spinner.text = Text(one_line(" · ".join(facts), room), style="dim", no_wrap=True)
         yield self._spinner
 
 
-def _in_words(result: AgentResult) -> str:
+def _exit_in_words(result: AgentResult) -> str:
     reason = result.exit_reason or ExitReason.ERROR
     return f"{reason.value}: {reason.in_words}"

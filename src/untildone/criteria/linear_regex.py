@@ -1,4 +1,4 @@
-"""``regex`` for definitions: a pattern from outside can be wrong, but it cannot hang the process.
+"""``regex`` for definitions: a pattern from outside can be wrong, but it cannot hang us.
 
 Python's own engine backtracks: ``(a+)+$`` takes for ever on thirty characters. The one that comes
 with pydantic (Rust's ``regex``) takes time that grows with pattern and text only, and knows no
@@ -19,7 +19,7 @@ _MOST_STATES: Final = 2000
 _MOST_STEPS: Final = 10_000_000
 
 _VERBOSE: Final = re.compile(r"\(\?[a-zA-Z-]*x")
-_TOKEN: Final = re.compile(
+_PART: Final = re.compile(
     r"\\[pPxuU]\{[^}]*\}|\\."  # an escape
     r"|\[(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]"  # a class
     r"|\{[\d,\s]*\}"  # a count
@@ -120,18 +120,18 @@ def _written_out(pattern: str) -> int:
     A pattern that cannot be parsed gets some number, and is refused when it is compiled.
     """
     groups, last = [0], 0
-    for token in _TOKEN.findall(pattern):
-        if token == "(":
+    for part in _PART.findall(pattern):
+        if part == "(":
             groups.append(0)
             last = 0
-        elif token == ")" and len(groups) > 1:
+        elif part == ")" and len(groups) > 1:
             last = max(1, groups.pop())
             groups[-1] += last
-        elif token[0] == "{" and len(token) > 1:
-            most = max((int(number) for number in re.findall(r"\d+", token)), default=1)
+        elif part[0] == "{" and len(part) > 1:
+            most = max((int(number) for number in re.findall(r"\d+", part)), default=1)
             groups[-1] += last * max(0, most - 1)
             last *= max(1, most)
-        elif token not in ("*", "+", "?"):
+        elif part not in ("*", "+", "?"):
             last = 1
             groups[-1] += 1
     return max(1, sum(groups))

@@ -21,6 +21,7 @@ from untildone.engine.remembering import record_episode
 from untildone.policy.feedback import grade_in_words
 from untildone.policy.grading import checked_confidence, graded, judged
 from untildone.policy.iteration import decide_failed
+from untildone.policy.rules import DEFAULT_THRESHOLD
 from untildone.policy.steps import AskConvergence, AskCriterion, AskStopCondition, Grade
 from untildone.ports import Grader
 
@@ -96,7 +97,8 @@ async def grade_answer(run: Run, at: At, result: AgentResult) -> Graded:
 async def _grade(run: Run, at: At, grader: Grader, result: AgentResult) -> Graded:
     judge = run.judge_of_branch(at.branch) if at.branch else run.judge_model
     feedback = await grader.evaluate(run.query, result, default_model=judge)
-    return graded(at, feedback, grader.threshold, result.confidence)
+    threshold = getattr(grader, "threshold", DEFAULT_THRESHOLD)
+    return graded(at, feedback, threshold, result.confidence)
 
 
 async def _criterion(run: Run, at: At, criterion: Any, result: AgentResult) -> object:

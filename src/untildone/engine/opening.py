@@ -34,7 +34,7 @@ def _loop_rules(loop: LoopConfig) -> LoopRules:
         has_convergence_fn=loop.convergence_fn is not None,
         has_stop_condition=loop.stop_condition is not None,
         criteria=tuple(criterion_name(criterion) for criterion in loop.criteria),
-        confirmations=0 if verifier is None else verifier.confirmations,
+        confirmations=getattr(verifier, "confirmations", 0),
         adaptive=loop.adaptive,
         min_improvement=loop.min_improvement,
         plateau_patience=loop.plateau_patience,

@@ -53,8 +53,7 @@ def _checked(episode: Episode) -> Episode:
     outcomes = get_args(Outcome)
     _check(episode.outcome in outcomes, episode, "outcome", f"one of {', '.join(outcomes)}")
     _check(_is_score(episode.score), episode, "score", "a number from 0 to 1, or None")
-    reflection: object = episode.reflection
-    _check(isinstance(reflection, str | None), episode, "reflection", "a str or None")
+    _check(_is_text_or_none(episode.reflection), episode, "reflection", "a str or None")
     for name in ("tools_used", "tags"):
         _check(_is_list_of_text(getattr(episode, name)), episode, name, "a list of str")
     return episode
@@ -63,6 +62,10 @@ def _checked(episode: Episode) -> Episode:
 def _check(fits: bool, episode: Episode, name: str, what: str) -> None:  # noqa: FBT001
     if not fits:
         raise ValueError(f"{name} is {getattr(episode, name)!r:.80}; it must be {what}")
+
+
+def _is_text_or_none(value: object) -> bool:
+    return value is None or isinstance(value, str)
 
 
 def _is_score(value: object) -> bool:

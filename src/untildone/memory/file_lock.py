@@ -11,15 +11,15 @@ from typing import IO, Any, Final
 
 from untildone.domain.errors import MemoryProviderError
 
-WAIT_S: Final = 30.0
-"""How long a lock is waited for."""
+WAIT_S = 30.0
+"""How long a lock is waited for, in seconds."""
 
 _FIRST_PAUSE_S: Final = 0.0005
 _LONGEST_PAUSE_S: Final = 0.01
 
 
 @contextmanager
-def locked(path: Path, wait_s: float = WAIT_S) -> Generator[None]:
+def locked(path: Path) -> Generator[None]:
     """Holds the lock file ``path``, which is made where it is missing and stays there.
 
     Asking again and again instead of waiting inside the system: a thread that waits there for ever
@@ -29,20 +29,20 @@ def locked(path: Path, wait_s: float = WAIT_S) -> Generator[None]:
         MemoryProviderError: Somebody else held it all the time.
     """
     with path.open("ab") as file:
-        _acquire(file, path, wait_s)
+        _acquire(file, path)
         try:
             yield
         finally:
             _unlock(file)
 
 
-def _acquire(file: IO[bytes], path: Path, wait_s: float) -> None:
-    give_up_at = time.monotonic() + wait_s
+def _acquire(file: IO[bytes], path: Path) -> None:
+    give_up_at = time.monotonic() + WAIT_S
     pause_s = _FIRST_PAUSE_S
     while not _try_lock(file):
         if time.monotonic() >= give_up_at:
             raise MemoryProviderError(
-                f"another process has held {str(path)!r} for {wait_s:g} s;"
+                f"another process has held {str(path)!r} for {WAIT_S:g} s;"
                 " end it if it hangs, or give each process a memory file of its own"
             )
         time.sleep(pause_s)

@@ -125,6 +125,7 @@ class RedisMemoryProvider(ClosingProvider):
                 "RedisMemoryProvider takes a URL like 'redis://127.0.0.1:6379/0'"
                 f" ('rediss://…' for TLS, 'unix://…' for a socket): {error}"
             ) from error
+        self.prefix = prefix
         self._url = url
         self._client = client
         self._keys = [f"{{{prefix}}}:{part}" for part in ("values", "order", "count")]

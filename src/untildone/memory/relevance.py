@@ -28,6 +28,10 @@ _NOT_COUNTED: Final = re.compile(
     "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"
     "\u0610-\u061a\u064b-\u065f\u0670\u0640\u200b-\u200d\u2060\ufe00-\ufe0f\ufeff]"
 )
+# Letters that people type without their stroke; Unicode does not take them apart.
+_PLAIN: Final = str.maketrans(
+    {"ł": "l", "ø": "o", "đ": "d", "ħ": "h", "ŧ": "t", "\u0131": "i", "æ": "ae", "œ": "oe"}
+)
 # Thai, Lao, Myanmar, Khmer, Tai Tham, Javanese, kana, Bopomofo, Han, Yi, Hangul.
 _UNSPACED: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1a20-\u1aaf\ua980-\ua9df\u3040-\u30ff\u3100-\u312f"
@@ -56,7 +60,7 @@ def _words(text: str, *, single_characters: bool) -> list[str]:
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
     text = unicodedata.normalize("NFKD", text.casefold())
-    text = unicodedata.normalize("NFC", _NOT_COUNTED.sub("", text))
+    text = unicodedata.normalize("NFC", _NOT_COUNTED.sub("", text.translate(_PLAIN)))
     word, unspaced, character = _patterns()
     found: list[str] = []
     for spaced in word.findall(text):

@@ -111,6 +111,7 @@ def apply(state: RunState, event: LogEvent) -> None:  # noqa: C901, PLR0912, PLR
             state.recalled = event
             _set_base(state)
         case EpisodeRecorded():
+            state.judge_replies.clear()
             state.episode_recorded = True
         case PlaybookCurated():
             state.judge_replies.clear()

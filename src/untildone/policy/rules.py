@@ -14,6 +14,9 @@ DEFAULT_REFINE_PROMPT: Final = (
 )
 """S1's default, word for word."""
 
+DEFAULT_THRESHOLD: Final = 0.8
+"""S1's: the score from which an answer passes where a grader names none."""
+
 DEFAULT_STUCK_POLICY: Final = StuckPolicy()
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, overload
 
-from untildone.domain.errors import LoopConvergedError
+from untildone.domain.errors import ConfigError, LoopConvergedError
 from untildone.domain.tools import ToolSpec
 from untildone.ports import Offload
 from untildone.skills.base import Skill, running
-from untildone.tools import FunctionTool
+from untildone.tools import FunctionTool, as_tool
 
 
 class FunctionSkill(Skill):
@@ -37,7 +37,9 @@ class FunctionSkill(Skill):
         name: str | None = None,
         description: str | None = None,
     ) -> None:
-        noted = FunctionTool(function)
+        noted = as_tool(function)
+        if not isinstance(noted, FunctionTool):
+            raise ConfigError(f"a skill cannot be made of {function!r:.80}; give a function")
         options = replace(
             noted.options,
             name=noted.name if name is None else name,
@@ -50,6 +52,9 @@ class FunctionSkill(Skill):
         self.name = spec.name
         self.description = spec.description
         self.parameters = spec.parameters
+
+    def __repr__(self) -> str:
+        return f"FunctionSkill({self.name!r})"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function itself."""

@@ -18,6 +18,8 @@ _FENCE: Final = "---"
 _LINE: Final = re.compile(
     r"(?P<indent> *)(?P<key>[A-Za-z0-9_.-]+|\"[^\"]*\"):(?:\s+(?P<value>.*))?"
 )
+_SINGLE_QUOTED: Final = re.compile(r"'((?:[^']|'')*)'(?:\s+#.*)?")
+_REST: Final = re.compile(r"(?:\s+#.*)?")
 # What YAML refuses, or takes for a line break, inside quotes.
 _NOT_PLAIN: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
@@ -108,14 +110,17 @@ def _quoted(text: str) -> str:
 def _unquoted(value: str, number: int) -> str:
     if value.startswith('"'):
         try:
-            text = json.loads(value)
+            text, end = json.JSONDecoder().raw_decode(value)
         except ValueError as error:
             raise SkillError(f"line {number} has a text in quotes that cannot be read") from error
-        return str(text)
+        if _REST.fullmatch(value, end):
+            return str(text)
+        raise SkillError(f"line {number} has something after its text in quotes")
     if value.startswith("'"):
-        if len(value) > 1 and value.endswith("'"):
-            return value[1:-1].replace("''", "'")
-        raise SkillError(f"line {number} has a text in quotes that does not end")
+        found = _SINGLE_QUOTED.fullmatch(value)
+        if found is None:
+            raise SkillError(f"line {number} has a text in quotes that does not end")
+        return found[1].replace("''", "'")
     if value[:1] in ("|", ">", "[", "{", "&", "*", "!"):
         raise SkillError(f"line {number} has a form that is not read here; put it in double quotes")
     return value.partition(" #")[0].rstrip()

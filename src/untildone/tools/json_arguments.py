@@ -27,13 +27,14 @@ class JsonArguments:
         schema: JSON Schema of an object.
     """
 
-    __slots__ = ("_arguments", "_check", "_schema")
+    __slots__ = ("_arguments", "_check", "_schema", "_shown")
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema
         self._check: Check | None = None
         # `fills_in`: whether a key is there twice is seen in the text alone, so it is always read.
-        self._arguments = Arguments(self, _shown(schema), fills_in=True)
+        self._shown = _shown(schema)
+        self._arguments = Arguments(self, self._shown, fills_in=True)
 
     def parse(self, text: str) -> dict[str, Any]:
         """The arguments as a dict.
@@ -41,6 +42,8 @@ class JsonArguments:
         Raises:
             ToolError: They are no JSON object or do not fit; the text tells the model what would.
         """
+        if not text.strip() and not self._shown["properties"]:
+            return {}  # some providers send it so
         return self._arguments.parse(text)
 
     def validate_json(self, text: str, *, strict: bool) -> dict[str, Any]:  # noqa: ARG002

@@ -22,7 +22,7 @@ from untildone.domain.errors import ConfigError, ToolError
 from untildone.domain.tools import ToolSpec, ToolTraits
 from untildone.ports import Offload
 from untildone.tools.json_arguments import JsonArguments
-from untildone.tools.mcp_connection import Connection, LastWords, StderrReader
+from untildone.tools.mcp_connection import Connection, LastWords, StderrReader, close_all
 from untildone.tools.mcp_results import content_text
 from untildone.tools.options import DEFAULT_MAX_RESULT_CHARS, LEAST_MAX_RESULT_CHARS
 from untildone.tools.results import cut_text
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]*")
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
+_PATH: Final = re.compile(r"(?:\.{0,2}|~|[A-Za-z]:)[/\\][^=]*$")
 _LONGEST_NAME: Final = 64
 _LONGEST_LABEL: Final = 160
 _READ_S: Final = 300.0
@@ -119,7 +120,9 @@ class StdioMCP(MCPServer):
     @property
     def label(self) -> str:
         """The command and its arguments."""
-        return _label(" ".join((self.command, *self.args)))
+        # A path to a file is long and has no gaps, like a key, but it is what a person looks for.
+        shown = (word if _PATH.match(word) else _redacted(word) for word in self.args)
+        return _label(" ".join((self.command, *shown)))
 
     @property
     def advice(self) -> str:
@@ -173,7 +176,7 @@ class HTTPMCP(MCPServer):
         """The address, without user and query."""
         parts = urlsplit(self.url)
         host = parts.netloc.rpartition("@")[2]
-        return _label(f"{parts.scheme}://{host}{parts.path}")
+        return _label(_redacted(f"{parts.scheme}://{host}{parts.path}"))
 
     @property
     def advice(self) -> str:
@@ -297,7 +300,7 @@ async def open_servers(
         _refuse_clashes(tools, taken)
         yield tools
     finally:
-        await asyncio.gather(*(connection.close() for connection in connections))
+        await close_all(connections)
 
 
 def _refuse_clashes(tools: Sequence[MCPTool], taken: Collection[str]) -> None:
@@ -338,11 +341,14 @@ def _traits(listed: ListedTool) -> ToolTraits:
     return ToolTraits(idempotent=idempotent)
 
 
-def _label(text: str) -> str:
+def _redacted(text: str) -> str:
     from untildone.tools.redaction import redacted  # compiles its patterns: 25 ms
 
-    shown = redacted(text)
-    return repr(shown if len(shown) <= _LONGEST_LABEL else f"{shown[: _LONGEST_LABEL - 1]}…")
+    return redacted(text)
+
+
+def _label(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 1]}…")
 
 
 def _text(name: str, value: object) -> str:

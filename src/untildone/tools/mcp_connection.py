@@ -121,22 +121,15 @@ class Connection:
                 " known. The next call connects to it anew."
             ) from error
 
-    async def close(self) -> None:
-        """Ends the connection and waits until nothing of it is left, also while being cancelled.
-
-        Waiting is bounded: the SDK kills a server that does not end by itself.
-        """
+    def end(self) -> None:
+        """Lets the connection end."""
         self._closed = True
         for link in self._links:
             link.end()
-        cancelled: asyncio.CancelledError | None = None
-        while tasks := [link.task for link in self._links if not link.task.done()]:
-            try:
-                await asyncio.wait(tasks)
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            raise cancelled
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """What is still at work for it."""
+        return [link.task for link in self._links if not link.task.done()]
 
     async def _usable_link(self) -> _Link:
         link = self._links[-1]
@@ -172,6 +165,24 @@ class Connection:
         if not link.ready.result():
             raise _unreachable(server, link, link.reason)
         return link
+
+
+async def close_all(connections: Sequence[Connection]) -> None:
+    """Ends connections and waits until nothing of them is left, also while being cancelled.
+
+    Waiting is bounded: the SDK kills a server that does not end by itself. All is done in the
+    caller's task, since a task of its own could be cancelled before its first line.
+    """
+    for connection in connections:
+        connection.end()
+    cancelled: asyncio.CancelledError | None = None
+    while tasks := [task for connection in connections for task in connection.tasks()]:
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 class _Link:

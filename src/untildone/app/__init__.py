@@ -1,0 +1,1 @@
+"""From data to agents: definitions, and what else turns settings into running things."""

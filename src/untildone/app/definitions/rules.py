@@ -1,0 +1,221 @@
+"""What types cannot say: what a kind of criterion needs, and what a definition may reach.
+
+The second part only applies while an agent is built: pydantic then carries the ``Surroundings``, so
+that one pass over the definition finds everything.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+from untildone.app.definitions.frozen_json import thawed
+from untildone.app.definitions.kinds import KINDS, built_in, unknown_kind
+from untildone.app.definitions.problems import Path, shown
+from untildone.app.definitions.surroundings import SAMPLING_PARAMETERS, Surroundings
+from untildone.app.definitions.values import all_wrong, wrong
+from untildone.criteria.bounded_schema import BoundedJsonSchema
+from untildone.criteria.linear_regex import LinearRegex
+from untildone.domain.errors import ConfigError
+from untildone.models.providers import PROVIDERS
+
+if TYPE_CHECKING:
+    from pydantic import ValidationInfo
+
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def known_kind(kind: str, info: ValidationInfo) -> str:
+    """A kind in its canonical spelling; an unknown one is refused when an agent is built."""
+    found = built_in(kind)
+    around = _around(info)
+    if found is not None or around is None:
+        return found or kind.strip()
+    registered = around.registry.canonical(kind.strip())
+    if registered is None:
+        raise wrong(unknown_kind(kind, around.registry.kinds))
+    return registered
+
+
+def kind_not_allowed(kind: str | None, info: ValidationInfo) -> str | None:
+    """Why a built-in kind cannot be used by who builds the agent; None where it can."""
+    around = _around(info)
+    if around is None:
+        return None
+    if kind == "command" and not around.allow_commands:
+        return (
+            "commands are not allowed: they run with the rights of this process; if you trust the"
+            " definition, build_agent(..., allow_commands=True)"
+        )
+    if kind == "todoCompletion" and around.todos is None:
+        return "todoCompletion needs a todo list; build_agent(..., tools=[TodoList()])"
+    if kind == "backgroundTaskCompletion" and around.background is None:
+        return (
+            "backgroundTaskCompletion needs background tasks;"
+            " build_agent(..., tools=[BackgroundTasks([function])])"
+        )
+    return None
+
+
+def check_field(value: Any, info: ValidationInfo) -> None:
+    """Whether a field of a criterion fits its kind: it is there if needed, and not if not."""
+    kind, name = info.data.get("kind"), info.field_name or ""
+    if kind is None or name == "kind":
+        return
+    takes = KINDS.get(kind)
+    if takes is None:
+        _check_registered(kind, name, value, _around(info))
+        return
+    if name not in takes.required and name not in takes.optional:
+        if value is not None:
+            raise wrong(f"has no effect with {kind}; leave it out")
+    elif value is not None:
+        _check_value(kind, name, value, info)
+    elif name in takes.required:
+        raise wrong(f"required by {kind}")
+
+
+def _check_registered(kind: str, name: str, value: Any, around: Surroundings | None) -> None:
+    """A kind that is written in code has one field, ``options``, and only if it takes some."""
+    if around is None:
+        return
+    registry = around.registry
+    if name == "options" and registry.takes_options(kind):
+        _in_our_words(registry.make, kind, thawed(value) or {})
+    elif value is not None:
+        raise wrong(f"has no effect with {kind}, which was registered without it; leave it out")
+
+
+def _check_value(kind: str, name: str, value: Any, info: ValidationInfo) -> None:
+    around = _around(info)
+    match name:
+        case "judge_criteria" | "criteria" if not value:
+            raise wrong(f"is empty; {kind!r} needs at least one")
+        case "criteria" if kind == "not" and len(value) != 1:
+            raise wrong(f"has {len(value)} criteria; 'not' takes one: put several into an 'anyOf'")
+        case "judge_model" if value.parameters:
+            raise wrong("has parameters, which have no effect on a judge; leave them out")
+        case "pattern":
+            _in_our_words(LinearRegex, value)
+        case "json_schema" if around is not None:
+            _in_our_words(BoundedJsonSchema, thawed(value))
+        case "modes":
+            _check_modes(value, around)
+        case _:
+            return
+
+
+def _check_modes(modes: Sequence[str], around: Surroundings | None) -> None:
+    if not modes:
+        raise wrong("is empty; name at least one mode, or leave it out for all")
+    if around is None or around.todos is None:
+        return
+    known = around.todos.modes
+    for mode in modes:
+        if mode not in known:
+            names = ", ".join(known) or "none: TodoList(modes=[...]) gives it some"
+            raise wrong(f"has {shown(mode)}, which is no mode of the todo list; it has {names}")
+
+
+def check_binding(value: str, info: ValidationInfo) -> str:
+    """Whether an agent may talk to this model."""
+    around = _around(info)
+    if around is None:
+        return value
+    if info.field_name == "provider":
+        return _allowed_provider(value, around)
+    is_local = info.data.get("provider") == "local"
+    if is_local and not _PLAIN_NAME.fullmatch(value):
+        raise wrong(f"is {shown(value)}; a local model has a plain name, such as 'smollm2'")
+    return value
+
+
+def _allowed_provider(value: str, around: Surroundings) -> str:
+    name = value.strip().casefold()
+    if name in around.providers:
+        return name
+    allowed = ", ".join(provider for provider in PROVIDERS if provider in around.providers)
+    if name in PROVIDERS:
+        raise wrong(
+            f"the provider {name!r} is not allowed to definitions; allowed are {allowed}. If you"
+            f" trust the definition: build_agent(..., providers=[{name!r}, ...])"
+        )
+    near = get_close_matches(name, around.providers, n=1)
+    guess = f" Did you mean {near[0]!r}?" if near else ""
+    raise wrong(f"unknown provider {shown(value)}.{guess} Known are {allowed}")
+
+
+def check_parameters(parameters: Mapping[str, Any], info: ValidationInfo) -> None:
+    """Whether a definition may set these model parameters."""
+    around = _around(info)
+    if around is None:
+        return
+    problems: dict[Path, str] = {}
+    for name, value in parameters.items():
+        if name not in around.parameters:
+            problems[name,] = _parameter_refused(name)
+        elif name in _PARAMETER_RULES:
+            is_right, wanted = _PARAMETER_RULES[name]
+            if not is_right(value):
+                problems[name,] = f"is {shown(value)}; must be {wanted}"
+    if problems:
+        all_wrong(problems)
+
+
+def _parameter_refused(name: str) -> str:
+    near = get_close_matches(name, SAMPLING_PARAMETERS, n=1, cutoff=0.75)
+    guess = f" Did you mean {near[0]!r}?" if near else ""
+    return (
+        "a definition may not set this parameter: it could change where requests go or what is"
+        f" done with them.{guess} If you trust it:"
+        f" build_agent(..., allow_parameters=[{shown(name)}])"
+    )
+
+
+def check_tools(names: Sequence[str], info: ValidationInfo) -> None:
+    """Whether each tool is named once and stands for something."""
+    around = _around(info)
+    problems: dict[Path, str] = {}
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            problems[index,] = f"names the tool {shown(name)} again; once is enough"
+        elif around is not None and name not in around.tools:
+            known = ", ".join(around.tools) or "none"
+            problems[index,] = (
+                f"nobody registered a tool {shown(name)}; registered are {known}."
+                " Give it in code: build_agent(..., tools=[function])"
+            )
+    if problems:
+        all_wrong(problems)
+
+
+def _is_temperature(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and value >= 0
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+_PARAMETER_RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
+    "temperature": (_is_temperature, "a number of 0 or more"),
+    "max_tokens": (_is_count, "a whole number of 1 or more"),
+}
+"""Those that are settings of ``Agent`` itself."""
+
+
+def _around(info: ValidationInfo) -> Surroundings | None:
+    context: object = info.context
+    return context if isinstance(context, Surroundings) else None
+
+
+def _in_our_words(make: Callable[..., object], *arguments: object) -> None:
+    try:
+        make(*arguments)
+    except ConfigError as error:
+        raise wrong(str(error)) from None

@@ -1,0 +1,223 @@
+"""The SQL provider: several processes, servers that are not there, values no database takes."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.memory.places import POSTGRES, drop_table, needs, new_name, run_python
+from untildone import ConfigError, MemoryProviderError
+from untildone.memory import SQLMemoryProvider
+
+WRITER = """
+import asyncio, sys
+from untildone.memory import SQLMemoryProvider
+
+async def main(url, table, me):
+    async with SQLMemoryProvider(url, table=table, max_connections=2) as provider:
+        for n in range(25):
+            await asyncio.gather(
+                provider.store(f"{me}:{n}", f"value {n}"),
+                provider.update("count", lambda old: str(int(old or 0) + 1)),
+            )
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def write_from_four_processes(url: str, table: str) -> None:
+    """Four processes begin at once, so that they also meet while they make the table."""
+    await asyncio.gather(*(run_python(WRITER, url, table, me) for me in "abcd"))
+    async with SQLMemoryProvider(url, table=table) as provider:
+        entries = dict(await provider.entries())
+        assert entries.pop("count") == "100"
+        assert entries == {f"{me}:{n}": f"value {n}" for me in "abcd" for n in range(25)}
+        assert len(await provider.search("value 7", 99)) == 100
+
+
+async def test_four_processes_lose_nothing_in_sqlite(tmp_path: Path):
+    await write_from_four_processes(f"sqlite:///{tmp_path}/memory.db", "memories")
+
+
+async def test_four_processes_lose_nothing_in_postgresql():
+    needs("PostgreSQL", 5432)
+    table = new_name()
+    try:
+        await write_from_four_processes(POSTGRES, table)
+    finally:
+        drop_table(table)
+
+
+async def test_a_sqlite_file_keeps_its_memories_and_its_index(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/memory.db"
+    async with SQLMemoryProvider(url) as provider:
+        await provider.store("bird", "a heron in 東京")
+    async with SQLMemoryProvider(url) as provider:
+        assert await provider.search("東京") == [("bird", "a heron in 東京")]
+        await provider.aclose()
+        assert await provider.retrieve("bird") == "a heron in 東京"
+
+
+async def test_sqlite_really_searches_with_fts5(tmp_path: Path):
+    async with SQLMemoryProvider(f"sqlite:///{tmp_path}/memory.db", table="mine") as provider:
+        await provider.store("bird", "a heron")
+        await provider.store("bird", "a wren")
+    connection = sqlite3.connect(tmp_path / "memory.db")
+    (made,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'mine_words'")
+    rows = list(connection.execute("SELECT words FROM mine_words"))
+    connection.close()
+    assert "USING fts5" in made[0]
+    assert rows == [("bird a wren",)]
+
+
+async def test_providers_of_different_tables_do_not_meet(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/memory.db"
+    async with (
+        SQLMemoryProvider(url, table="one") as one,
+        SQLMemoryProvider(url, table="two") as two,
+    ):
+        await one.store("bird", "heron")
+        assert await two.retrieve("bird") is None
+        assert await two.search("heron") == []
+        await two.clear()
+        assert await one.retrieve("bird") == "heron"
+
+
+async def test_a_database_in_memory_lasts_until_it_is_closed():
+    provider = SQLMemoryProvider("sqlite://")
+    await asyncio.gather(*(provider.store(f"k{n}", "v") for n in range(9)))
+    assert len(await provider.entries()) == 9
+    await provider.aclose()
+    assert await provider.entries() == []
+    await provider.aclose()
+
+
+async def test_a_server_that_is_not_there_is_an_error_without_the_password():
+    provider = SQLMemoryProvider("postgresql://ada:secret@127.0.0.1:1/test")
+    for _ in range(2):
+        with pytest.raises(
+            MemoryProviderError, match=r"127\.0\.0\.1:1/test.*can be reached"
+        ) as caught:
+            await provider.retrieve("k")
+        assert "secret" not in str(caught.value)
+    assert "secret" not in repr(provider)
+    await provider.aclose()
+
+
+async def test_a_file_that_is_no_database_is_an_error_that_names_it(tmp_path: Path):
+    path = tmp_path / "memory.db"
+    path.write_text("no database, but a text that is long enough to look like a header" * 20)
+    async with SQLMemoryProvider(f"sqlite:///{path}") as provider:
+        with pytest.raises(MemoryProviderError, match=r"memory\.db.*not a database"):
+            await provider.store("k", "v")
+    assert path.read_text().startswith("no database")
+
+
+@pytest.mark.parametrize(("key", "value"), [("k\ud800", "v"), ("k", "v\ud800")])
+async def test_half_of_a_surrogate_pair_is_refused_with_its_place(
+    key: str, value: str, tmp_path: Path
+):
+    async with SQLMemoryProvider(f"sqlite:///{tmp_path}/memory.db") as provider:
+        with pytest.raises(MemoryProviderError, match=r"surrogate.*character 1"):
+            await provider.store(key, value)
+        with pytest.raises(MemoryProviderError, match="surrogate"):
+            await provider.update(key, lambda _: value)
+        assert await provider.entries() == []
+
+
+async def test_postgresql_takes_no_nul_and_says_so():
+    needs("PostgreSQL", 5432)
+    table = new_name()
+    async with SQLMemoryProvider(POSTGRES, table=table) as provider:
+        try:
+            with pytest.raises(MemoryProviderError, match="NUL"):
+                await provider.store("k", "a\0b")
+            assert await provider.entries() == []
+        finally:
+            drop_table(table)
+
+
+async def test_postgresql_clears_between_updates_and_never_inside_one():
+    needs("PostgreSQL", 5432)
+    table = new_name()
+    async with SQLMemoryProvider(POSTGRES, table=table, max_connections=3) as provider:
+        try:
+
+            def grow(old: str | None) -> str:
+                return f"{old or ''}x"
+
+            await asyncio.gather(
+                *(provider.clear() if n % 5 == 4 else provider.update("k", grow) for n in range(40))
+            )
+            left = dict(await provider.entries()).get("k", "")
+            assert set(left) <= {"x"}
+            assert len(left) <= 32
+            await provider.clear()
+            assert await provider.entries() == []
+        finally:
+            drop_table(table)
+
+
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("memory.db", "sqlite:///memory.db"),
+        ("", "sqlite:///memory.db"),
+        (None, "sqlite:///memory.db"),
+        (5, "sqlite:///memory.db"),
+        ("mysql://root@localhost/test", "mysql"),
+        ("sqlite+aiosqlite:///memory.db", "sqlite://"),
+        ("postgresql+asyncpg://root@127.0.0.1/test", "postgresql://"),
+        ("postgresql+nobody://root@127.0.0.1/test", "nobody"),
+    ],
+)
+def test_a_url_that_cannot_work_is_refused_at_once(url: Any, named: str):
+    with pytest.raises(ConfigError, match=named):
+        SQLMemoryProvider(url)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"table": "my table"}, "table"),
+        ({"table": ""}, "table"),
+        ({"table": 'x"; DROP TABLE y; --'}, "table"),
+        ({"table": None}, "table"),
+        ({"max_connections": 0}, "max_connections"),
+        ({"max_connections": None}, "max_connections"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused_by_name(settings: dict[str, Any], named: str):
+    with pytest.raises(ConfigError, match=f"SQLMemoryProvider.{named}"):
+        SQLMemoryProvider("sqlite://", **settings)
+
+
+def test_without_sqlalchemy_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    monkeypatch.delitem(sys.modules, "untildone.memory.sql_entries", raising=False)
+    monkeypatch.delattr("untildone.memory.sql_entries", raising=False)
+    with pytest.raises(ConfigError, match=r"sqlalchemy.*pip install 'untildone\[sql\]'"):
+        SQLMemoryProvider("sqlite://")
+
+
+def test_without_psycopg_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ConfigError, match=r"psycopg.*pip install 'untildone\[sql\]'"):
+        SQLMemoryProvider("postgresql://root@127.0.0.1/test")
+    SQLMemoryProvider("sqlite://")
+
+
+def test_it_serves_one_event_loop_after_another(tmp_path: Path):
+    provider = SQLMemoryProvider(f"sqlite:///{tmp_path}/memory.db")
+
+    async def add(name: str) -> int:
+        await provider.store(name, name)
+        return len(await provider.entries())
+
+    assert [asyncio.run(add(name)) for name in "abc"] == [1, 2, 3]
+    asyncio.run(provider.aclose())
