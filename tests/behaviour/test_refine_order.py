@@ -23,6 +23,7 @@ from tests.behaviour.refine_kit import (
     sent,
 )
 from untildone import (
+    Agent,
     AgentResult,
     CriterionContext,
     CriterionVerdict,
@@ -34,6 +35,7 @@ from untildone import (
     VerifierFeedback,
     run_agent,
 )
+from untildone.testing import ScriptedModel
 
 
 class Panel:
@@ -383,3 +385,14 @@ async def test_all_judges_of_an_iteration_are_shown_the_same_result():
     assert len({id(each) for each in first}) == len({id(each) for each in second}) == 1
     assert (first[0].text, second[0].text) == ("answer 1", "answer 2")
     assert (first[0].loop_iterations, second[0].loop_iterations) == (1, 2)
+
+
+@pytest.mark.parametrize("name", ["convergence_fn", "stop_condition"])
+@requirement("refine.awaitable-awaited")
+async def test_a_pair_from_a_predicate_is_a_criterion_error_and_never_true(name: str):
+    loop = LoopConfig(max_iterations=2, **{name: lambda _: (False, "too short")})
+    agent = Agent("tester", ScriptedModel(["one", "two"]), loop_config=loop)
+    result = await run_agent(agent, [{"role": "user", "content": "go"}])
+    assert result.exit_reason is ExitReason.CRITERION_ERROR
+    assert result.loop_iterations == 1
+    assert "(False, 'too short')" in (result.error or "")

@@ -40,7 +40,7 @@ def untildone(*args: str, stdin: str | bytes = "", env: Environment | None = Non
     return result
 
 
-def process(*args: str, **settings: Any) -> "subprocess.CompletedProcess[str]":
+def process(*args: str, timeout: float = 60, **settings: Any) -> "subprocess.CompletedProcess[str]":
     """Runs the command in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "untildone", *args],
@@ -48,7 +48,7 @@ def process(*args: str, **settings: Any) -> "subprocess.CompletedProcess[str]":
         text=True,
         encoding="utf-8",
         check=False,
-        timeout=60,
+        timeout=timeout,
         stdin=subprocess.DEVNULL,
         **settings,
     )

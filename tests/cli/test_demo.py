@@ -42,17 +42,17 @@ def number_after(label: str, shown: str) -> int:
 
 @pytest.mark.usefixtures("model_is_here")
 def test_the_real_model_extracts_in_loops_and_the_report_adds_up():
-    done = process("demo", "--sentences", "6", timeout=110)
+    done = process("demo", "--sentences", "3", timeout=110)
     shown = done.stdout
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in shown
-    assert len(re.findall(r"^   \d of 6  ", shown, re.MULTILINE)) == 6
-    assert len(re.findall(r"converged: every check accepted|max_iterations: the last", shown)) == 6
+    assert len(re.findall(r"^   \d of 3  ", shown, re.MULTILINE)) == 3
+    assert len(re.findall(r"converged: every check accepted|max_iterations: the last", shown)) == 3
     tries = len(re.findall(r"^     [✓✗] try \d  ", shown, re.MULTILINE))
     assert number_after("model calls", shown) == tries
     wrong = number_after("passed the check, but wrong", shown)
     given_up = number_after("given up after 4 tries", shown)
-    assert number_after("right after the loop", shown) + wrong + given_up == 6
+    assert number_after("right after the loop", shown) + wrong + given_up == 3
     assert shown.count("! it passed the check and is wrong") == wrong
     assert "! nudged: 3 calls in a row brought nothing new" in shown
     assert "satisfied: the model answered and asked for no more tools · 6 turns" in shown

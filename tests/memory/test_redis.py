@@ -20,7 +20,7 @@ from untildone.memory import RedisMemoryProvider
 
 async def main(url, prefix, me):
     async with RedisMemoryProvider(url, prefix=prefix) as provider:
-        for n in range(25):
+        for n in range(15):
             await asyncio.gather(
                 provider.store(f"{me}:{n}", f"value {n}"),
                 provider.update("count", lambda old: str(int(old or 0) + 1)),
@@ -37,8 +37,8 @@ async def test_four_processes_lose_nothing():
             prefix = provider.prefix
             await asyncio.gather(*(run_python(WRITER, REDIS, prefix, me) for me in "abcd"))
             entries = dict(await provider.entries())
-            assert entries.pop("count") == "100"
-            assert entries == {f"{me}:{n}": f"value {n}" for me in "abcd" for n in range(25)}
+            assert entries.pop("count") == "60"
+            assert entries == {f"{me}:{n}": f"value {n}" for me in "abcd" for n in range(15)}
         finally:
             await forget(provider)
 
@@ -52,7 +52,7 @@ async def test_it_touches_only_keys_under_its_prefix_and_clear_does_too():
             await one.store("bird", "heron")
             await two.store("bird", "wren")
             kept = await client.keys(f"*{one.prefix}*")
-            assert sorted(key.decode() for key in kept) == [
+            assert sorted(str(key, "utf-8") for key in kept) == [
                 f"{{{one.prefix}}}:count",
                 f"{{{one.prefix}}}:order",
                 f"{{{one.prefix}}}:values",
@@ -111,9 +111,8 @@ async def test_a_thousand_calls_at_once_share_few_connections():
         try:
             await asyncio.gather(*(provider.store(f"k{n}", "v") for n in range(1000)))
             assert len(await provider.entries()) == 1000
-            async with redis.asyncio.Redis.from_url(REDIS) as client:
-                ours = [c for c in await client.client_list() if c["lib-name"].startswith("redis")]
-            assert len(ours) < 100
+            (opened,) = provider._opened.values()
+            assert len(opened.client.connection_pool._available_connections) <= 16
         finally:
             await forget(provider)
 

@@ -11,7 +11,7 @@ import logging
 from typing import Any, assert_never
 
 from untildone.agent import LoopConfig, criterion_name
-from untildone.domain.errors import LoopConvergedError, describe
+from untildone.domain.errors import GradingError, LoopConvergedError, describe
 from untildone.domain.grading import CriterionContext, CriterionVerdict
 from untildone.domain.log import At, CriterionJudged, Graded, PredicateJudged
 from untildone.domain.results import AgentResult
@@ -83,6 +83,11 @@ async def _predicate(predicate: Any, result: AgentResult) -> bool:
     answer = predicate(result)
     while not isinstance(answer, bool) and inspect.isawaitable(answer):
         answer = await answer
+    if isinstance(answer, tuple):
+        # Not empty, so it would count as true, also (False, "why").
+        raise GradingError(
+            f"a predicate gave {answer!r:.80}; give a bool: (bool, feedback) is for criteria"
+        )
     return bool(answer)
 
 

@@ -35,20 +35,20 @@ def checked_url(url: object) -> URL:
     """
     try:
         known = make_url(url)  # pyright: ignore[reportArgumentType]
+        if known.drivername in ("postgres", "postgresql"):
+            known = known.set(drivername="postgresql+psycopg")
+        dialect = known.get_dialect()
     except ArgumentError as error:
         msg = (
             "SQLMemoryProvider takes a database URL like 'sqlite:///memory.db' or"
             f" 'postgresql://user@host/name', not {url!r:.80}"
         )
         raise ConfigError(msg) from error
-    if known.drivername in ("postgres", "postgresql"):
-        known = known.set(drivername="postgresql+psycopg")
     if known.get_backend_name() not in ("sqlite", "postgresql"):
         raise ConfigError(
             f"SQLMemoryProvider knows SQLite and PostgreSQL, not {known.drivername!r};"
             " for another database write a provider of your own: four async methods"
         )
-    dialect = known.get_dialect()
     if dialect.is_async:
         raise ConfigError(
             f"SQLMemoryProvider uses threads, not an async driver such as {known.drivername!r};"
@@ -323,4 +323,4 @@ FAILURES: Final = SQLAlchemyError
 def reason_of(error: SQLAlchemyError) -> str:
     """What went wrong, without the statement and its values."""
     cause = error.orig if isinstance(error, DBAPIError) else None
-    return describe(cause if cause is not None else error)
+    return " ".join(describe(cause if cause is not None else error).split())

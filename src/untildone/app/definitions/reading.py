@@ -118,7 +118,7 @@ def check_data(data: object, around: Surroundings | None) -> Checked:
     """Looks at plain data, or at a definition; see ``check_file``."""
     if not isinstance(data, BaseModel) and is_too_deep(data):
         return _unusable(f"is nested more than {DEEPEST} levels deep")
-    return _check_parsed(Parsed(data), around, "snake")
+    return _check_parsed(Parsed(data), around, "snake" if isinstance(data, BaseModel) else "camel")
 
 
 def _check_parsed(parsed: Parsed, around: Surroundings | None, spelling: Spelling) -> Checked:
@@ -131,7 +131,9 @@ def _check_parsed(parsed: Parsed, around: Surroundings | None, spelling: Spellin
         complaints += [each for each in found if not _is_known(each, parsed.complaints)]
     if not complaints:
         return Checked(definition)
-    return Checked(None, tuple(_placed(complaint, parsed) for complaint in complaints))
+    problems = [_placed(complaint, parsed) for complaint in complaints]
+    problems.sort(key=lambda each: (each.line or 0, each.column or 0))
+    return Checked(None, tuple(problems))
 
 
 def _is_known(complaint: Complaint, known: list[Complaint]) -> bool:

@@ -88,7 +88,7 @@ def surroundings(
         todos=_only_one(TodoList, tools),
         background=_only_one(BackgroundTasks, tools),
         registry=_checked_registry(registry),
-        judge_model=judge_model,
+        judge_model=_checked_judge(judge_model),
         allow_commands=allow_commands is True,
         providers=DEFAULT_PROVIDERS if providers is None else _known_providers(providers),
         parameters=SAMPLING_PARAMETERS | _names("allow_parameters", allow_parameters),
@@ -127,6 +127,15 @@ def _only_one(kind: type[Any], items: Iterable[Any]) -> Any:
     if len(found) > 1:
         raise ConfigError(f"tools has {len(found)} of {kind.__name__}; give one")
     return found[0] if found else None
+
+
+def _checked_judge(model: Any) -> str | Model | None:
+    is_text = isinstance(model, str)
+    if model is None or (model.strip() if is_text else callable(getattr(model, "generate", None))):
+        return model
+    raise ConfigError(
+        f"judge_model is {model!r:.80}; give a model, or a string such as 'openai/gpt-4o-mini'"
+    )
 
 
 def _checked_registry(registry: object) -> CriterionRegistry:

@@ -99,7 +99,7 @@ class ModelBinding(DefinitionData):
 
     provider: Words
     model: Words
-    parameters: JsonObject = Field(default=FrozenMapping({}), validate_default=True)
+    parameters: JsonObject = Field(default={}, validate_default=True)
 
     @field_validator("provider", "model")
     @classmethod

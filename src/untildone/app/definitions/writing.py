@@ -6,9 +6,9 @@ import json
 import re
 import sys
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from untildone.app.definitions.problems import path_text
+from untildone.app.definitions.problems import Path, path_text
 from untildone.app.definitions.reading import Format
 from untildone.app.definitions.types import AgentDefinition
 from untildone.app.definitions.yaml_text import plain_value, yaml_library
@@ -41,7 +41,7 @@ def dump_definition(definition: AgentDefinition, format: Format = "yaml") -> str
             return _yaml(data)
         case "toml":
             return _toml(data)
-        case _:  # pyright: ignore[reportUnnecessaryComparison]
+        case _:
             raise ConfigError(f"format is {format!r}; use one of yaml, json, toml")
 
 
@@ -80,10 +80,16 @@ def _toml(data: dict[str, Any]) -> str:
     return library.dumps(data)
 
 
-def _refuse_null(value: Any, path: tuple[str | int, ...]) -> None:
-    if value is None:
-        raise ConfigError(f"{path_text(path)} is null, which TOML cannot say; use yaml or json")
-    items = value.items() if isinstance(value, dict) else enumerate(value)  # pyright: ignore
-    if isinstance(value, dict | list):
-        for key, item in items:  # pyright: ignore
-            _refuse_null(item, (*path, key))  # pyright: ignore
+def _refuse_null(value: object, path: Path) -> None:
+    match value:
+        case None:
+            text = f"{path_text(path)} is null, which TOML cannot say; use yaml or json"
+            raise ConfigError(text)
+        case dict():
+            for key, item in cast("dict[str, Any]", value).items():
+                _refuse_null(item, (*path, key))
+        case list():
+            for index, item in enumerate(cast("list[Any]", value)):
+                _refuse_null(item, (*path, index))
+        case _:
+            return
