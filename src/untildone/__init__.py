@@ -54,10 +54,13 @@ if TYPE_CHECKING:
         VerifierFeedback,
     )
     from untildone.domain.log_codec import event_from_dict, event_to_dict
+    from untildone.domain.messages import Message, ToolCall
+    from untildone.domain.requests import ModelReply, ModelRequest, TextDelta, ThinkingDelta
     from untildone.domain.results import AgentResult
     from untildone.domain.stream import EventType, StreamEvent, StreamPolicy
     from untildone.domain.usage import Usage
     from untildone.models.anthropic_messages import AnthropicModel
+    from untildone.models.endpoint import ModelTimeouts
     from untildone.models.openai_chat import OpenAIChatModel
     from untildone.policy.stuck import StuckDetector, StuckPolicy, StuckSignal, is_stuck
     from untildone.run import (
@@ -72,7 +75,13 @@ if TYPE_CHECKING:
         stream_agent,
     )
     from untildone.tools.decorator import tool
-    from untildone.verify import Verifier, VerifierConfig
+    from untildone.verify import (
+        ApexCitation,
+        ApexConfig,
+        APEXSynthesizer,
+        Verifier,
+        VerifierConfig,
+    )
 
 __version__ = "0.1.0"
 
@@ -88,10 +97,13 @@ _WHERE = {
     "domain.exits": "ExitReason",
     "domain.grading": "CriterionContext CriterionVerdict LoopOutcome VerifierFeedback",
     "domain.log_codec": "event_from_dict event_to_dict",
+    "domain.messages": "Message ToolCall",
+    "domain.requests": "ModelReply ModelRequest TextDelta ThinkingDelta",
     "domain.results": "AgentResult",
     "domain.stream": "EventType StreamEvent StreamPolicy",
     "domain.usage": "Usage",
     "models.anthropic_messages": "AnthropicModel",
+    "models.endpoint": "ModelTimeouts",
     "models.openai_chat": "OpenAIChatModel",
     "policy.stuck": "StuckDetector StuckPolicy StuckSignal is_stuck",
     "run": (
@@ -99,7 +111,7 @@ _WHERE = {
         "search_loop stream_agent"
     ),
     "tools.decorator": "tool",
-    "verify": "Verifier VerifierConfig",
+    "verify": "APEXSynthesizer ApexCitation ApexConfig Verifier VerifierConfig",
 }
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names.split()}
 
@@ -107,11 +119,14 @@ __all__ = [
     "CODING",
     "RESEARCH",
     "SIMPLE",
+    "APEXSynthesizer",
     "Agent",
     "AgentHooks",
     "AgentResult",
     "AgentStream",
     "AnthropicModel",
+    "ApexCitation",
+    "ApexConfig",
     "AuthenticationError",
     "BadReplyError",
     "BadRequestError",
@@ -132,8 +147,12 @@ __all__ = [
     "MCPError",
     "MaxTurnsError",
     "MemoryProviderError",
+    "Message",
     "ModelError",
+    "ModelReply",
+    "ModelRequest",
     "ModelTimeoutError",
+    "ModelTimeouts",
     "OpenAIChatModel",
     "OutputParseError",
     "RateLimitError",
@@ -147,6 +166,9 @@ __all__ = [
     "StuckDetector",
     "StuckPolicy",
     "StuckSignal",
+    "TextDelta",
+    "ThinkingDelta",
+    "ToolCall",
     "ToolError",
     "UntildoneError",
     "Usage",

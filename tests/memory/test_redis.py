@@ -30,15 +30,15 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def test_four_processes_lose_nothing():
+async def test_two_processes_lose_nothing():
     needs("Redis", 6379)
     async with RedisMemoryProvider(REDIS, prefix=new_name()) as provider:
         try:
             prefix = provider.prefix
-            await asyncio.gather(*(run_python(WRITER, REDIS, prefix, me) for me in "abcd"))
+            await asyncio.gather(*(run_python(WRITER, REDIS, prefix, me) for me in "ab"))
             entries = dict(await provider.entries())
-            assert entries.pop("count") == "60"
-            assert entries == {f"{me}:{n}": f"value {n}" for me in "abcd" for n in range(15)}
+            assert entries.pop("count") == "30"
+            assert entries == {f"{me}:{n}": f"value {n}" for me in "ab" for n in range(15)}
         finally:
             await forget(provider)
 
@@ -51,8 +51,8 @@ async def test_it_touches_only_keys_under_its_prefix_and_clear_does_too():
         try:
             await one.store("bird", "heron")
             await two.store("bird", "wren")
-            kept = await client.keys(f"*{one.prefix}*")
-            assert sorted(str(key, "utf-8") for key in kept) == [
+            kept: Any = await client.keys(f"*{one.prefix}*")
+            assert sorted(bytes(key).decode() for key in kept) == [
                 f"{{{one.prefix}}}:count",
                 f"{{{one.prefix}}}:order",
                 f"{{{one.prefix}}}:values",

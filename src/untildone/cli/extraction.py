@@ -61,10 +61,21 @@ class Example:
 
     The city is where the person lives or works now; where two people are named, the one whose age
     is told is meant.
+
+    Attributes:
+        sentence: What the model reads.
+        truth: The answer.
+        also_right: Another reading that nobody could call wrong.
     """
 
     sentence: str
     truth: Person
+    also_right: Person | None = None
+
+    def is_right(self, reply_text: str) -> bool:
+        """Whether a reply gives the true answer; for the report, never for the loop."""
+        person = person_in(reply_text)
+        return person is not None and person in (self.truth, self.also_right)
 
 
 _SHOTS: Final = (
@@ -98,6 +109,7 @@ EXAMPLES: Final = (
     Example(
         "Dr. Priya Nair is 45 years old and works at a hospital in Chennai.",
         Person("Priya Nair", "Chennai", 45),
+        also_right=Person("Dr. Priya Nair", "Chennai", 45),
     ),
     Example(
         "Our new neighbour Fatima comes from Tunis and is 29 years old.",
@@ -232,12 +244,12 @@ class Outcome:
     @property
     def right_at_first(self) -> bool:
         """Whether the first reply is the truth."""
-        return person_in(self.replies[0]) == self.example.truth
+        return self.example.is_right(self.replies[0])
 
     @property
     def right_at_last(self) -> bool:
         """Whether the last reply is the truth."""
-        return person_in(self.replies[-1]) == self.example.truth
+        return self.example.is_right(self.replies[-1])
 
     @property
     def passed(self) -> bool:

@@ -71,8 +71,10 @@ class Message:
     tool_call_id: str | None = None
     is_error: bool = False
     extra: Mapping[str, Any] | None = None
-    _wire_json: bytes | None = field(default=None, repr=False, compare=False)
-    _wire_forms: dict[str, bytes] | None = field(default=None, repr=False, compare=False)
+    _wire_json: bytes | None = field(default=None, init=False, repr=False, compare=False)
+    _wire_forms: dict[str, bytes] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     @property
     def text(self) -> str:

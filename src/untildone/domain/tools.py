@@ -62,8 +62,10 @@ class ToolSpecs:
     """The tools of one run, encoded once."""
 
     specs: Sequence[ToolSpec] = ()
-    _wire_json: bytes | None = field(default=None, repr=False)
-    _wire_forms: dict[str, bytes] | None = field(default=None, repr=False, compare=False)
+    _wire_json: bytes | None = field(default=None, init=False, repr=False)
+    _wire_forms: dict[str, bytes] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     def wire_json(self) -> bytes:
         """All tools as a JSON array in OpenAI form."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, cast, get_args
 
 from untildone.domain.errors import ConfigError, MemoryProviderError
@@ -117,29 +117,26 @@ class Playbook:
             known[name].helped += 1
         for name in delta.hurt & known.keys():
             known[name].hurt += 1
-        self._take(delta.lessons, known, delta.helped, most)
+        taught = {lesson.id: lesson for lesson in reversed(delta.lessons)}
+        for name in taught.keys() & known.keys() - delta.helped:
+            known[name].helped += 1  # learned again: it holds
+        self._make_room(taught, known, most)
 
-    def _take(
-        self,
-        lessons: Iterable[PlaybookEntry],
-        known: Mapping[str, PlaybookEntry],
-        counted: frozenset[str],
-        most: int,
+    def _make_room(
+        self, taught: Mapping[str, PlaybookEntry], known: Mapping[str, PlaybookEntry], most: int
     ) -> None:
-        new: dict[str, PlaybookEntry] = {}
-        for lesson in lessons:
-            if lesson.id not in known:
-                new.setdefault(lesson.id, lesson)
-            elif lesson.id not in counted:
-                known[lesson.id].helped += 1  # learned again: it holds
-        added = list(new.values())[:most]
-        self.entries = [entry for entry in self.entries if _balance(entry) > _DROPPED_AT]
-        for entry in sorted(self.entries, key=_usefulness)[: self._surplus(len(added), most)]:
-            self.entries.remove(entry)
-        self.entries += added
-
-    def _surplus(self, added: int, most: int) -> int:
-        return max(0, len(self.entries) + added - most)
+        """Lets the least useful go, but nothing that was just taught as long as that has room."""
+        kept_first = list(reversed(taught))[:most]
+        rest = [
+            entry
+            for name, entry in known.items()
+            if name not in kept_first and _balance(entry) > _DROPPED_AT
+        ]
+        room = most - len(kept_first)
+        rest = sorted(rest, key=_usefulness)[max(0, len(rest) - room) :]
+        kept = {entry.id for entry in rest}.union(kept_first)
+        self.entries = [entry for name, entry in known.items() if name in kept]
+        self.entries += [replace(taught[name]) for name in kept_first if name not in known]
 
 
 def _balance(entry: PlaybookEntry) -> int:

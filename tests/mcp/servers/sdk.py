@@ -48,6 +48,7 @@ def main() -> None:
     app = server.sse_app() if sys.argv[1] == "sse" else server.streamable_http_app()
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
+    listening.listen()  # from here on a client is let in, however long the rest takes
     print(listening.getsockname()[1], flush=True)
     uvicorn.Server(uvicorn.Config(app, log_level="critical")).run(sockets=[listening])
 

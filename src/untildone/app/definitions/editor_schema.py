@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import inspect
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from untildone.app.definitions.kinds import KINDS
-from untildone.app.definitions.types import AgentDefinition, LoopCriterion
+from untildone.app.definitions.types import (
+    AgentDefinition,
+    HarnessSettings,
+    LoopCriterion,
+    LoopSettings,
+    ModelBinding,
+)
 from untildone.criteria.registry import BUILT_IN_KINDS
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_ATTRIBUTE: Final = re.compile(r"^    (\w+): (.+(?:\n        .+)*)", re.MULTILINE)
 
 
 def definition_schema() -> dict[str, Any]:
@@ -18,16 +30,34 @@ def definition_schema() -> dict[str, Any]:
     in another: kinds and keys have one spelling, so that editors can offer them.
     """
     schema = AgentDefinition.model_json_schema(by_alias=True)
-    criterion = schema["$defs"]["LoopCriterion"]
-    criterion["properties"]["kind"] = {
-        "title": "Kind",
-        "description": "What has to hold; a kind that was registered in code has its own name.",
-        "anyOf": [{"enum": list(BUILT_IN_KINDS)}, {"type": "string", "minLength": 1}],
-    }
-    criterion["allOf"] = [_needs(kind, criterion) for kind in BUILT_IN_KINDS]
-    servers = schema["properties"]["mcpServers"]
-    servers.update({"maxItems": 0, "description": "Not supported yet."})
-    return {"$schema": _DIALECT, "title": "untildone agent definition", **schema}
+    inner = schema["$defs"]
+    _describe(AgentDefinition, schema)
+    for model in (HarnessSettings, LoopSettings, LoopCriterion, ModelBinding):
+        _describe(model, inner[model.__name__])
+    inner["LoopSettings"]["properties"]["criteria"]["minItems"] = 1
+    schema["properties"]["mcpServers"]["maxItems"] = 0
+    criterion = inner["LoopCriterion"]
+    kind = criterion["properties"]["kind"]
+    del kind["minLength"], kind["type"]
+    kind["anyOf"] = [{"enum": list(BUILT_IN_KINDS)}, {"type": "string", "minLength": 1}]
+    criterion["allOf"] = [_needs(name, criterion) for name in BUILT_IN_KINDS]
+    return {"$schema": _DIALECT, **schema}
+
+
+def _describe(model: type[BaseModel], schema: dict[str, Any]) -> None:
+    """Puts what the docstring says of each field where editors show it."""
+    text = inspect.cleandoc(model.__doc__ or "")
+    head, _, attributes = text.partition("\n\nAttributes:\n")
+    schema["description"] = _plain(head)
+    said = dict(_ATTRIBUTE.findall(attributes))
+    for name, info in model.model_fields.items():
+        field = schema["properties"][info.alias or name]
+        field.pop("title", None)
+        field["description"] = _plain(said[name])
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).replace("``", "`")
 
 
 def _needs(kind: str, criterion: dict[str, Any]) -> dict[str, Any]:

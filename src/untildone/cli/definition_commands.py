@@ -1,0 +1,280 @@
+"""Definitions on the command line: ``check``, ``schema``, and ``run`` with a file of one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import click
+
+from untildone.cli.exit_status import USAGE
+
+if TYPE_CHECKING:
+    from untildone.agent import Agent
+    from untildone.app.definitions import AgentDefinition, LoopCriterion
+    from untildone.app.definitions.surroundings import Surroundings
+
+_ENDINGS: Final = (".yaml", ".yml", ".json", ".toml")
+_TRUST: Final = click.option(
+    "--trust",
+    is_flag=True,
+    help="Treat FILE like a program: it may run commands, name any provider and set any parameter"
+    " of a model.",
+)
+_OWN_CONDITIONS: Final = ("until", "fresh", "agent")
+
+
+def register(group: click.Group) -> None:
+    """Adds ``check`` and ``schema``, and lets ``run`` take a definition before the task."""
+    group.add_command(check)
+    group.add_command(schema)
+    group.add_command(_with_definitions(group.commands["run"]))
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "-t",
+    "--tools",
+    multiple=True,
+    metavar="FILE.py",
+    help="Tools of a Python file, which the definition may name. Repeatable.",
+)
+@_TRUST
+@click.pass_context
+def check(ctx: click.Context, file: Path, *, tools: Sequence[str], trust: bool) -> None:
+    """Say everything that is wrong with the definition in FILE (YAML, JSON or TOML).
+
+    One problem a line, with its line and column where the format tells them. The exit status is 0
+    if an agent can be built from it.
+    """
+    from untildone.app.definitions.reading import check_file
+
+    offered = _load_tools(tools)
+    checked = check_file(file, _around(file, offered, judge_model=None, trust=trust))
+    for problem in checked.problems:
+        place = "".join(f":{number}" for number in (problem.line, problem.column) if number)
+        click.echo(f"{file}{place}: {problem}")
+    if checked.problems:
+        count = len(checked.problems)
+        click.echo(f"{count} problem{'' if count == 1 else 's'}", err=True)
+        ctx.exit(USAGE)
+    click.echo(f"{file}: no problems", err=True)
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema of definitions, for editors.
+
+    \b
+    untildone schema > agent.schema.json
+    and as the first line of a YAML file:
+    # yaml-language-server: $schema=agent.schema.json
+    """  # noqa: D301  the \b is click's mark for lines to leave alone
+    from untildone.app.definitions import definition_schema
+
+    click.echo(json.dumps(definition_schema(), indent=2, ensure_ascii=False))
+
+
+def _with_definitions(run: click.Command) -> click.Command:
+    """The command ``run``, which then takes ``FILE TASK`` as well as ``TASK``."""
+    run_task = cast("Callable[..., Any]", run.callback)
+    rest = [parameter for parameter in run.params if parameter.name != "task"]
+    words = click.Argument(["words"], nargs=-1, metavar="[FILE] [TASK]")
+
+    @click.pass_context
+    def run_either(
+        ctx: click.Context, /, *, words: tuple[str, ...], trust: bool, **options: Any
+    ) -> None:
+        file, task = _split(words)
+        if file is None:
+            if trust:
+                raise click.UsageError("--trust has no effect without a definition before TASK")
+            run_task(task=task, **options)
+        else:
+            _run_definition(ctx, file, task, trust=trust, **options)
+
+    _TRUST(run_either)
+    trust = cast("list[click.Parameter]", cast("Any", run_either).__click_params__)
+    return click.Command(
+        "run",
+        callback=run_either,
+        params=[words, *rest, *trust],
+        help=f"{run.help}\n\nFILE is an agent as data, in YAML, JSON or TOML: untildone run agent.yaml"
+        " TASK. It may name the tools of --tools and --workspace, and nothing else of this"
+        " machine.",
+        epilog=run.epilog,
+        no_args_is_help=False,
+    )
+
+
+def _split(words: Sequence[str]) -> tuple[Path | None, str | None]:
+    """The file of a definition, if there is one, and the task."""
+    file = Path(words[0]) if words and _is_file(words[0]) else None
+    rest = words if file is None else words[1:]
+    if len(rest) > 1:
+        raise click.UsageError(f"TASK is {len(rest)} words; put it in quotes")
+    return file, rest[0] if rest else None
+
+
+def _is_file(word: str) -> bool:
+    return word.lower().endswith(_ENDINGS) and not any(mark.isspace() for mark in word)
+
+
+def _run_definition(
+    ctx: click.Context,
+    file: Path,
+    task: str | None,
+    *,
+    trust: bool,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    from untildone.cli.plan import Plan
+    from untildone.cli.running import run_plan
+
+    for name in _OWN_CONDITIONS:
+        if options[name]:
+            raise click.UsageError(
+                f"--{name} cannot be given with a definition, which has its own loop; write it"
+                f" into {file}"
+            )
+    if as_json and quiet:
+        raise click.UsageError("--json and --quiet exclude each other; leave one out")
+    agent = _agent(file, trust=trust, **options)
+    view = _view(as_json=as_json, quiet=quiet)
+    ctx.exit(run_plan(Plan(agent=agent, untils=()), _task(task), view))
+
+
+def _agent(
+    file: Path,
+    *,
+    trust: bool,
+    model: str | None,
+    tools: Sequence[str],
+    workspace: Path | None,
+    judge_model: str | None,
+    max_iterations: int | None,
+    max_turns: int | None,
+    **_: Any,
+) -> Agent:
+    """The agent of a definition, with what the command line says otherwise.
+
+    The last iteration is evaluated, as always on the command line: the exit status tells whether
+    the work is done.
+    """
+    from untildone.agent import RetryPolicy
+    from untildone.app.definitions import DefinitionError
+    from untildone.app.definitions.building import agent_of
+    from untildone.app.definitions.reading import check_file
+    from untildone.assembly import resolve
+
+    offered = [*_load_tools(tools), *_workspace_tools(workspace)]
+    around = _around(file, offered, judge_model=judge_model, trust=trust)
+    checked = check_file(file, around)
+    if checked.definition is None:
+        raise DefinitionError(checked.problems, str(file))
+    agent = agent_of(checked.definition, around)
+    loop = agent.loop_config
+    if loop is None and max_iterations is not None:
+        raise click.UsageError(f"--max-iterations has no effect: {file} has no harness.loop")
+    if loop is not None:
+        most = max_iterations or loop.max_iterations
+        loop = replace(loop, max_iterations=most, evaluate_final=True)
+    for named in (model or agent.model, judge_model):
+        if named is not None:
+            resolve(named)  # wrong strings and missing keys are told before anything runs
+    return replace(
+        agent,
+        model=model or agent.model,
+        max_turns=max_turns or agent.max_turns,
+        retry_policy=RetryPolicy(max_retries=2),
+        loop_config=loop,
+    )
+
+
+def _around(
+    file: Path, offered: Sequence[Any], *, judge_model: str | None, trust: bool
+) -> Surroundings:
+    """What a definition may reach on the command line.
+
+    That is the tools named there, to call or to start in the background, a todo list, and the kinds
+    of criteria of installed packages.
+    """
+    from untildone.app.definitions.surroundings import surroundings
+    from untildone.criteria.registry import CriterionRegistry
+    from untildone.models.providers import PROVIDERS
+    from untildone.tools.background import BackgroundTasks
+    from untildone.tools.todo import TodoList
+
+    known = _readable(file)
+    groups: list[Any] = [TodoList(modes=_MODES if known and _uses_modes(known) else ())]
+    groups += [BackgroundTasks(offered)] if offered else []
+    return surroundings(
+        tools=[*offered, *groups],
+        registry=CriterionRegistry.installed(),
+        judge_model=judge_model,
+        allow_commands=trust,
+        providers=PROVIDERS if trust else None,
+        allow_parameters=list(known.model.parameters) if trust and known else (),
+    )
+
+
+_MODES: Final = ("plan", "execute")
+
+
+def _readable(file: Path) -> AgentDefinition | None:
+    from untildone.app.definitions.reading import check_file
+
+    return check_file(file, None).definition
+
+
+def _uses_modes(definition: AgentDefinition) -> bool:
+    loop = definition.harness.loop
+    return any(criterion.modes for criterion in _all(() if loop is None else loop.criteria))
+
+
+def _all(criteria: Sequence[LoopCriterion]) -> Iterator[LoopCriterion]:
+    for criterion in criteria:
+        yield criterion
+        yield from _all(criterion.criteria or ())
+
+
+def _load_tools(files: Sequence[str]) -> list[Any]:
+    from untildone.cli.user_code import load_tools
+
+    return [tool for file in files for tool in load_tools(file)]
+
+
+def _workspace_tools(folder: Path | None) -> list[Any]:
+    if folder is None:
+        return []
+    from untildone.tools.workspace import Workspace
+
+    return [*Workspace(folder).tools]
+
+
+def _view(*, as_json: bool, quiet: bool) -> Any:
+    from untildone.cli.terminal import TerminalView
+    from untildone.cli.view import JsonView, QuietView
+
+    if as_json:
+        return JsonView()
+    return QuietView() if quiet else TerminalView()
+
+
+def _task(given: str | None) -> str:
+    """The task: the argument, or stdin where it is ``-`` or left out."""
+    if given is None and sys.stdin.isatty():
+        raise click.UsageError("no TASK; write it in quotes, or pipe it in")
+    text = given
+    if given is None or given == "-":
+        text = sys.stdin.buffer.read().decode("utf-8", "replace").removeprefix("\ufeff")
+    if not text or not text.strip():
+        raise click.UsageError("TASK is empty; write it in quotes, or pipe it in")
+    return text
