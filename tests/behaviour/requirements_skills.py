@@ -22,7 +22,7 @@ REQUIREMENTS: dict[str, str] = {
     "distil.no-silent-no-op": "auto_extract_skill without anything that grades warns.",
     "distil.changes-nothing": "Distillation changes neither the result nor anything before it.",
     "distil.never-costs": "A distillation that fails costs no answer.",
-    "distil.once": "A resumed run gives the same result and repeats no distillation that is logged.",
+    "distil.once": "A resumed run gives the same result and repeats no logged distillation.",
     # ── Replay ───────────────────────────────────────────────────────────────────────────────────
     "replay.fresh-agent": (
         "A distilled skill runs a fresh agent: same prompt, tools, servers, skills, model,"

@@ -394,9 +394,7 @@ async def test_a_skill_does_the_task_it_is_given():
 async def test_a_skill_is_not_among_the_skills_of_its_own_agent():
     first = await distilled(distilling())
     base = distilling()
-    again = Agent(
-        base.name, base.model, skills=[first, helper], loop_config=base.loop_config
-    )
+    again = Agent(base.name, base.model, skills=[first, helper], loop_config=base.loop_config)
     second = await distilled(again)
     assert second.name == first.name
     assert list(second.agent.skills) == [helper]

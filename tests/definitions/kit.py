@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,38 +13,37 @@ import pytest
 
 from tests.models.raw_server import Act, RawServer, answer, chunked, delta, raw_server, sse
 from untildone import Agent, AgentResult, EventType, StreamEvent, aclose, run_agent, stream_agent
-from untildone.testing import ScriptedModel
 
 ASK = [{"role": "user", "content": "Write the report."}]
 DOORS = ("run_agent", "stream_agent")
 
-Reply = str | list[Act]
+Reply = str | Sequence[Act]
 
 
-def said(text: str) -> list[Act]:
+def said(text: str) -> Sequence[Act]:
     """A streamed reply with a text, in two pieces where it is long enough for that."""
     pieces = [text[: len(text) // 2], text[len(text) // 2 :]]
     return _streamed(*(delta(content=piece) for piece in pieces if piece), finish="stop")
 
 
-def called(name: str, **arguments: Any) -> list[Act]:
+def called(name: str, **arguments: Any) -> Sequence[Act]:
     """A streamed reply that asks for one tool."""
     function = {"name": name, "arguments": json.dumps(arguments)}
     call = {"index": 0, "id": "call_1", "type": "function", "function": function}
     return _streamed(delta(tool_calls=[call]), finish="tool_calls")
 
 
-def verdict(answered: bool, reasoning: str = "") -> list[Act]:
+def verdict(answered: bool, reasoning: str = "") -> Sequence[Act]:
     """A judge's structured reply."""
     return said(json.dumps({"reasoning": reasoning, "answered": answered}))
 
 
-def down() -> list[Act]:
+def down() -> Sequence[Act]:
     """What a provider says that cannot do its work."""
     return answer("503 Service Unavailable", b'{"error": {"message": "overloaded"}}')
 
 
-def _streamed(*chunks: dict[str, Any], finish: str) -> list[Act]:
+def _streamed(*chunks: dict[str, Any], finish: str) -> Sequence[Act]:
     usage = {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5}}
     return chunked(sse(*chunks, delta(finish), usage, "[DONE]"))
 
@@ -105,12 +105,12 @@ async def through(door: str, agent: Agent, messages: list[dict[str, Any]] | None
                     watched.result = stream.result
         else:
             watched.result = await run_agent(agent, messages or ASK, queue=_Kept(watched.events))
-    except BaseException as error:  # noqa: BLE001  whatever it is, the test looks at it
+    except BaseException as error:
         watched.error = error
     return watched
 
 
-class _Kept(__import__("asyncio").Queue):
+class _Kept(asyncio.Queue[Any]):
     """A queue without bound that also keeps what it was given."""
 
     def __init__(self, kept: list[StreamEvent]) -> None:
@@ -127,9 +127,3 @@ def asked(server: RawServer) -> list[str]:
     """Who was asked, request by request: ``worker`` or ``judge``."""
     bodies = [server.body(index) for index in range(len(server.requests))]
     return ["judge" if "response_format" in body else "worker" for body in bodies]
-
-
-def scripted(agent: Agent) -> ScriptedModel:
-    """The scripted model of an agent."""
-    assert isinstance(agent.model, ScriptedModel)
-    return agent.model

@@ -130,7 +130,7 @@ async def test_a_server_is_closed_on_every_path():
     async def pause(name: str, args: dict[str, Any]) -> None: ...
 
     calls = reply(None, call("double", number=1))
-    for script, settings in (
+    paths: list[tuple[list[Any], dict[str, Any]]] = [
         (["Hi."], {}),
         ([calls], {"max_turns": 1}),
         ([calls], {"max_turns": 1, "on_max_turns": "raise"}),
@@ -138,7 +138,8 @@ async def test_a_server_is_closed_on_every_path():
         ([ZeroDivisionError("model")], {}),
         ([Weird()], {}),
         ([calls], {"hooks": AgentHooks(approve_tool=pause)}),
-    ):
+    ]
+    for script, settings in paths:
         log: list[str] = []
         agent = Agent("ada", ScriptedModel(script), mcps=[in_process(log)], **settings)
         await watch(agent)
@@ -157,7 +158,9 @@ async def test_a_finished_answer_is_not_lost_when_the_run_is_cancelled_while_a_s
             await go_on.wait()
 
     server = Slow(in_process().server, [])
-    task = asyncio.create_task(run_agent(Agent("ada", ScriptedModel(["Hi."]), mcps=[server]), ask()))
+    task = asyncio.create_task(
+        run_agent(Agent("ada", ScriptedModel(["Hi."]), mcps=[server]), ask())
+    )
     await closing.wait()
     task.cancel()
     await asyncio.sleep(0)

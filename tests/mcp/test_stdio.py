@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.kit import ask, check_requests, other_tasks, watch
+from tests.behaviour.kit import ask, check_requests, other_tasks, until, watch
 from tests.mcp.kit import SERVERS, is_running, raw, results, run_calls, sdk_stdio
 from untildone import Agent, AgentHooks, EventType, MCPError, run_agent
 from untildone.testing import ScriptedModel, call, reply
@@ -52,7 +52,7 @@ async def test_all_pages_of_tools_are_asked_for_once_and_in_order():
     model = ScriptedModel([reply(None, call("pid")), reply(None, call("pid")), "Done."])
     result = await run_agent(Agent("ada", model, mcps=[raw()]), ask())
     assert model.requests[0].tool_names == (
-        "echo pid die hang flood noise pair huge fail refuse long".split()
+        ["echo", "pid", "die", "hang", "flood", "noise", "pair", "huge", "fail", "refuse", "long"]
     )
     assert {text.split()[1] for text in results(result)} == {"3"}
     check_requests(model)
@@ -220,7 +220,7 @@ async def pid_of_a_cancelled_run(server: StdioMCP, waiting_in: str) -> int:
     pids: list[int] = []
 
     async def note_pid(name: str, result: str) -> None:
-        pids.append(int(result.split()[0]))
+        pids.append(int(result.split(maxsplit=1)[0]))
 
     async def note_start(name: str, args: dict[str, Any]) -> None:
         if name == waiting_in:
@@ -250,7 +250,7 @@ async def test_cancelled_again_while_it_closes_a_run_still_leaves_no_process():
     pids: list[int] = []
 
     async def note(name: str, result: str) -> None:
-        pids.append(int(result.split()[0]))
+        pids.append(int(result.split(maxsplit=1)[0]))
         reached.set()
 
     task = asyncio.create_task(
@@ -269,8 +269,7 @@ async def test_cancelled_again_while_it_closes_a_run_still_leaves_no_process():
 
 async def test_cancelled_while_a_server_starts_a_run_leaves_nothing():
     task = asyncio.create_task(run_calls(raw("mute")))
-    while not any(each.get_name() == "untildone-mcp" for each in other_tasks()):
-        await asyncio.sleep(0)
+    await until(lambda: any(each.get_name() == "untildone-mcp" for each in other_tasks()))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -281,7 +280,7 @@ async def test_a_run_that_fails_leaves_no_process():
     pids: list[int] = []
 
     async def note(name: str, result: str) -> None:
-        pids.append(int(result.split()[0]))
+        pids.append(int(result.split(maxsplit=1)[0]))
 
     model = ScriptedModel([reply(None, call("pid")), ZeroDivisionError("model")])
     agent = Agent("ada", model, mcps=[raw()], hooks=AgentHooks(on_tool_end=note))

@@ -12,7 +12,9 @@ from untildone.testing import ScriptedModel
 TOP_TEN = "Find top 10 customers by revenue"
 
 
-def converging(script: Any, *, score: float = 0.9, loop: dict[str, Any] | None = None, **agent: Any):
+def converging(
+    script: Any, *, score: float = 0.9, loop: dict[str, Any] | None = None, **agent: Any
+):
     """An agent whose first answer converges with a score and is distilled."""
     settings: dict[str, Any] = {"verifier": scoring(score), "auto_extract_skill": True}
     return Agent(

@@ -108,7 +108,7 @@ SECRETS = [
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-@pytest.mark.parametrize("around", ["Use {} please", "邮箱{}，谢谢", "({})", "{}"])
+@pytest.mark.parametrize("around", ["Use {} please", "邮箱{}。谢谢", "({})", "{}"])
 def test_what_looks_like_a_secret_or_a_person_is_left_out(secret: str, around: str):
     text = described("tag", around.format(secret))
     assert secret not in text
@@ -192,11 +192,12 @@ async def test_a_description_that_cannot_be_made_costs_the_skill_and_not_the_ans
 
 
 def test_what_has_no_effect_is_warned_of_by_name():
-    for settings, named in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"auto_extract_skill": True}, "auto_extract_skill"),
         ({"auto_extract_skill": True, "criteria": [lambda ctx: True]}, "auto_extract_skill"),
         ({"skill_description": "x"}, "skill_description"),
-    ):
+    ]
+    for settings, named in cases:
         with pytest.warns(LoopConfigWarning, match=named):
             LoopConfig(**settings)
 

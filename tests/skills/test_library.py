@@ -425,9 +425,7 @@ def test_instructions_changed_by_hand_count(library: SkillLibrary):
 def test_a_file_that_cannot_be_used_is_named_with_what_is_wrong(
     library: SkillLibrary, old: str, new: str, told: str
 ):
-    library.save(
-        made(tools=[lookup], stuck=StuckPolicy(action="stop"), retry_policy=RetryPolicy())
-    )
+    library.save(made(tools=[lookup], stuck=StuckPolicy(action="stop"), retry_policy=RetryPolicy()))
     rewritten(library, old, new)
     with pytest.raises(SkillError) as caught:
         library.load(tools=[lookup])

@@ -27,7 +27,7 @@ from untildone.testing import ScriptedModel, call, reply
 class Greeter(Skill):
     name = "greet"
     description = "Greets somebody."
-    parameters = {
+    parameters = {  # noqa: RUF012  as a user writes it
         "type": "object",
         "properties": {"who": {"type": "string"}, "times": {"type": "integer"}},
         "required": ["who"],
@@ -63,9 +63,9 @@ async def test_its_tool_definition_is_an_entry_of_tool_defs_and_of_tools():
             "parameters": Greeter.parameters,
         },
     }
-    for settings in ({"tool_defs": [definition]}, {"tool_defs": [Greeter()]}):
+    for entry in (definition, Greeter()):
         model = ScriptedModel([reply(None, call("greet", who="Ada")), "Done."])
-        result = await run_agent(Agent("host", model), ask(), **settings)
+        result = await run_agent(Agent("host", model), ask(), tool_defs=[entry])
         assert answers(result.messages) == ["Hello Ada"]
 
 
@@ -110,7 +110,8 @@ def test_without_the_schema_library_names_are_checked(
 
 def test_a_schema_that_cannot_be_applied_refuses_nothing():
     class Odd(Greeter):
-        parameters = {"type": "object", "properties": {"who": {"$ref": "http://127.0.0.1:9/x"}}}
+        def __init__(self) -> None:
+            self.parameters = {"properties": {"who": {"$ref": "http://127.0.0.1:9/x"}}}
 
     assert Odd().parse('{"who": 5}') == {"who": 5}
 
@@ -131,7 +132,7 @@ def test_a_skill_without_a_name_is_refused_and_told_where_to_set_it():
         async def execute(self, **kwargs: Any) -> str:
             return ""
 
-    with pytest.raises(ConfigError, match="name = '...'"):
+    with pytest.raises(ConfigError, match=r"name = '\.\.\.'"):
         SkillRegistry.register(Nameless())
 
 

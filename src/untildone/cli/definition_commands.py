@@ -25,6 +25,10 @@ _TRUST: Final = click.option(
     help="Treat FILE like a program: it may run commands, name any provider and set any parameter"
     " of a model.",
 )
+_FILE_HELP: Final = (
+    "FILE is an agent as data, in YAML, JSON or TOML: untildone run agent.yaml TASK. It may name"
+    " the tools of --tools and --workspace, and nothing else of this machine."
+)
 _OWN_CONDITIONS: Final = ("until", "fresh", "agent")
 
 
@@ -104,9 +108,7 @@ def _with_definitions(run: click.Command) -> click.Command:
         "run",
         callback=run_either,
         params=[words, *rest, *trust],
-        help=f"{run.help}\n\nFILE is an agent as data, in YAML, JSON or TOML: untildone run agent.yaml"
-        " TASK. It may name the tools of --tools and --workspace, and nothing else of this"
-        " machine.",
+        help=f"{run.help}\n\n{_FILE_HELP}",
         epilog=run.epilog,
         no_args_is_help=False,
     )

@@ -117,7 +117,9 @@ class Playbook:
             known[name].helped += 1
         for name in delta.hurt & known.keys():
             known[name].hurt += 1
-        taught = {lesson.id: lesson for lesson in reversed(delta.lessons)}
+        taught: dict[str, PlaybookEntry] = {}
+        for lesson in delta.lessons:
+            taught.setdefault(lesson.id, lesson)
         for name in taught.keys() & known.keys() - delta.helped:
             known[name].helped += 1  # learned again: it holds
         self._make_room(taught, known, most)
@@ -126,7 +128,7 @@ class Playbook:
         self, taught: Mapping[str, PlaybookEntry], known: Mapping[str, PlaybookEntry], most: int
     ) -> None:
         """Lets the least useful go, but nothing that was just taught as long as that has room."""
-        kept_first = list(reversed(taught))[:most]
+        kept_first = list(taught)[:most]
         rest = [
             entry
             for name, entry in known.items()

@@ -173,7 +173,10 @@ def _started(weights: Path, model_name: str) -> str:
     """The address of the running server, or of a new one; waits for whoever is starting it."""
     with _lock:
         running = _servers.get(weights)
-        if running is None or not running.is_alive():
+        if running is not None and not running.is_alive():
+            _stop(running.process)
+            running = None
+        if running is None:
             running = _servers[weights] = _start(weights, model_name)
         return running.base_url
 

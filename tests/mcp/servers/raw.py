@@ -29,7 +29,7 @@ def listed(cursor):
     """The tools, four a page."""
     STATE["lists"] += 1
     begin = int(cursor or 0)
-    page = {
+    page: dict = {
         "tools": [
             {
                 "name": name,
@@ -45,7 +45,7 @@ def listed(cursor):
     return page
 
 
-def call(number, name, arguments):
+def call(number, name, arguments):  # noqa: C901, PLR0912  one flat case a tool
     text = arguments.get("text", "")
     match name:
         case "echo":

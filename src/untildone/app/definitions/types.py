@@ -7,7 +7,7 @@ JSON, YAML and TOML; both are read. Values compare by content and never change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Self, cast
 
 from pydantic import (
@@ -52,11 +52,10 @@ from untildone.domain.grading import LoopOutcome
 _ONE_OR_MORE: Final = "must have at least one criterion, such as a completionMarker"
 
 
-class DefinitionData(BaseModel):
+class DefinitionData(BaseModel, frozen=True):
     """The base of all of them: frozen, strict, without unknown keys."""
 
     model_config = ConfigDict(
-        frozen=True,
         extra="forbid",
         strict=True,
         alias_generator=to_camel,
@@ -86,7 +85,7 @@ class DefinitionData(BaseModel):
     __init__.__pydantic_base_init__ = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
-class ModelBinding(DefinitionData):
+class ModelBinding(DefinitionData, frozen=True):
     """Which model an agent talks to.
 
     Attributes:
@@ -113,7 +112,7 @@ class ModelBinding(DefinitionData):
         return value
 
 
-class LoopCriterion(DefinitionData):
+class LoopCriterion(DefinitionData, frozen=True):
     """One stop criterion. Which of the other fields mean something depends on ``kind``.
 
     Attributes:
@@ -195,7 +194,7 @@ class LoopCriterion(DefinitionData):
         raise ValidationError.from_exception_data("definition", [details, *known])
 
 
-class LoopSettings(DefinitionData):
+class LoopSettings(DefinitionData, frozen=True):
     """Turns the loop on: the agent is run again until its criteria say that the work is done (S3).
 
     ``HarnessSettings.maximum_iterations_per_request`` bounds another loop, the one inside of a
@@ -221,13 +220,13 @@ class LoopSettings(DefinitionData):
 
     @field_validator("criteria")
     @classmethod
-    def _are_some(cls, value: tuple[LoopCriterion, ...]) -> tuple[LoopCriterion, ...]:
+    def _are_some(cls, value: Sequence[LoopCriterion]) -> Sequence[LoopCriterion]:
         if not value:
             raise wrong(f"is empty; {_ONE_OR_MORE}")
         return value
 
 
-class HarnessSettings(DefinitionData):
+class HarnessSettings(DefinitionData, frozen=True):
     """How an agent is driven.
 
     Attributes:
@@ -245,7 +244,7 @@ def _harness(value: object) -> object:
     return HarnessSettings() if value is None else value
 
 
-class AgentDefinition(DefinitionData):
+class AgentDefinition(DefinitionData, frozen=True):
     """A whole agent as data; ``build_agent`` makes an ``Agent`` of it.
 
     Attributes:
@@ -266,13 +265,13 @@ class AgentDefinition(DefinitionData):
 
     @field_validator("tools")
     @classmethod
-    def _are_registered(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _are_registered(cls, value: Sequence[str], info: ValidationInfo) -> Sequence[str]:
         check_tools(value, info)
         return value
 
     @field_validator("mcp_servers")
     @classmethod
-    def _are_none(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _are_none(cls, value: Sequence[Any]) -> Sequence[Any]:
         if value:
             raise wrong(
                 "MCP servers cannot be named in a definition yet: each is a program to start or an"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, NoReturn, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeVar, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
@@ -94,8 +94,11 @@ Words = Annotated[str, AfterValidator(_text), AfterValidator(_words), Field(min_
 Count = Annotated[int, Field(ge=1, lt=2**63)]
 """A whole number of 1 or more."""
 
-Listed = Annotated[tuple[T, ...], BeforeValidator(_tuple_of_list)]
-"""A list, kept as a tuple."""
+if TYPE_CHECKING:
+    Listed = Sequence
+else:
+    Listed = Annotated[tuple[T, ...], BeforeValidator(_tuple_of_list)]
+    """A list, kept as a tuple."""
 
 JsonObject = Annotated[
     Any,

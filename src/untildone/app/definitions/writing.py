@@ -59,10 +59,10 @@ def _yaml(data: dict[str, Any]) -> str:
         def represent_text(self, text: str) -> Any:
             """A text, as lines where it has several, in quotes where it could be misread."""
             style = None
-            if _BLOCK.fullmatch(text) and not _UNPRINTABLE.search(text):
-                style = "|"
-            elif plain_value(text) != text or "\n" in text:
+            if _UNPRINTABLE.search(text) or plain_value(text) != text:
                 style = '"'
+            elif "\n" in text:
+                style = "|" if _BLOCK.fullmatch(text) else '"'
             return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     Dumper.add_representer(str, Dumper.represent_text)
