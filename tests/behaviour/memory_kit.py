@@ -61,8 +61,9 @@ def system_prompts(agent: Agent) -> list[str]:
 class Playbook(ProceduralMemory):
     """A playbook that notes what it is asked."""
 
-    def __init__(self, *entries: str, **settings: Any) -> None:
-        super().__init__(InMemoryProvider(), **settings)
+    def __init__(self, *entries: str, backend: Any = None, **settings: Any) -> None:
+        self.backend = backend or InMemoryProvider()
+        super().__init__(self.backend, **settings)
         self.known = [PlaybookEntry(entry, "helpful") for entry in entries]
         self.loaded: list[str] = []
         self.curated: list[tuple[str, Any, Any]] = []
@@ -187,8 +188,8 @@ FAILING: Final[dict[str, Callable[[], Any]]] = {
     "raises halfway": lambda: BrokenHalfway(raising(OSError("disk full"))),
     "raises a cancellation": lambda: Broken(raising(asyncio.CancelledError())),
     "raises what has no text": lambda: Broken(raising(RuntimeError(BadText()))),
-    "gives a number": lambda: Broken(giving(5)),
-    "gives a text": lambda: Broken(giving("text")),
+    "gives a number": lambda: Broken(giving(5.5)),
+    "gives bytes": lambda: Broken(giving(b"text")),
     "gives nothing": lambda: Broken(giving(None)),
     "gives odd entries": lambda: Broken(giving([None, 5, ("key",), {}, Episode("q", "a", id="x")])),
     "gives odd episodes": lambda: Broken(giving([Episode(None, 5, score="x")])),  # pyright: ignore[reportArgumentType]

@@ -11,7 +11,7 @@ from tests.behaviour.endings import ENDINGS, person_needed
 from tests.behaviour.kit import ask, watch
 from tests.behaviour.manifest import requirement
 from tests.behaviour.memory_kit import LESSON, Past, Playbook, agent_with, reflection, speaking
-from tests.behaviour.refine_kit import in_turn, judging, result_of, scoring
+from tests.behaviour.refine_kit import in_turn, judging, loop_of, result_of, scoring
 from untildone import (
     Agent,
     AgentHooks,
@@ -20,7 +20,10 @@ from untildone import (
     LoopConfig,
     LoopConvergedError,
     LoopOutcome,
+    ServerError,
     Usage,
+    Verifier,
+    VerifierConfig,
     VerifierFeedback,
     run_agent,
 )
@@ -68,34 +71,34 @@ async def test_each_iteration_is_one_episode_with_its_own_answer_grade_and_tools
     assert [e.id for e in past.recorded] == [f"{result.run_id}:{n}" for n in (1, 2, 3)]
 
 
+UNGRADED = "unknown"
+LEFT_EARLY = judging(LoopConvergedError())
+OUTCOMES: list[tuple[dict[str, Any], list[str]]] = [
+    ({"max_iterations": 2}, [UNGRADED, UNGRADED]),
+    ({"convergence_fn": in_turn(False, True)}, [UNGRADED, UNGRADED]),
+    ({"criteria": [judging(False, True)]}, [UNGRADED, UNGRADED]),
+    ({"stop_condition": in_turn(True)}, [UNGRADED]),
+    ({"criteria": [judging(OSError("down"))]}, [UNGRADED]),
+    ({"verifier": scoring(0.39, 0.4, 0.8)}, ["failure", "partial", "success"]),
+    ({"verifier": scoring(0.1, 0.2, threshold=0.2)}, ["partial", "success"]),
+    ({"verifier": scoring(0.8, 0.8), "criteria": [judging(False, True)]}, ["partial", "success"]),
+    ({"verifier": scoring(0.0), "convergence_fn": in_turn(True)}, ["success"]),
+    (
+        {"verifier": scoring(VerifierFeedback(0.9, converged=False), 0.9)},
+        ["partial", "success"],
+    ),
+    ({"verifier": scoring(VerifierFeedback(0.1, converged=True))}, ["success"]),
+    ({"verifier": scoring(0.5, OSError("down"))}, ["partial", UNGRADED]),
+    ({"verifier": scoring(0.9), "criteria": [LEFT_EARLY]}, ["success"]),
+    ({"verifier": scoring(0.2), "max_iterations": 1, "on_exhausted": FAIL}, ["failure"]),
+]
+
+
 @requirement("memory.outcome")
-@pytest.mark.parametrize(
-    ("settings", "outcomes"),
-    [
-        ({"max_iterations": 2}, ["unknown", "unknown"]),
-        ({"convergence_fn": in_turn(False, True)}, ["unknown", "unknown"]),
-        ({"criteria": [judging(False, True)]}, ["unknown", "unknown"]),
-        ({"stop_condition": in_turn(True)}, ["unknown"]),
-        ({"criteria": [judging(OSError("down"))]}, ["unknown"]),
-        ({"verifier": scoring(0.39, 0.4, 0.8), "max_iterations": 5}, ["failure", "partial", "success"]),
-        ({"verifier": scoring(0.8), "criteria": [judging(False)], "max_iterations": 2}, None),
-        ({"verifier": scoring(0.0), "convergence_fn": in_turn(True)}, ["success"]),
-        ({"verifier": scoring(VerifierFeedback(0.9, converged=False), 0.9)}, ["partial", "success"]),
-        ({"verifier": scoring(VerifierFeedback(0.1, converged=True))}, ["success"]),
-        ({"verifier": scoring(0.5, OSError("down"))}, ["partial", "unknown"]),
-        ({"verifier": scoring(0.5), "criteria": [judging(LoopConvergedError())], "convergence_fn": in_turn(True)}, ["success"]),
-        ({"verifier": scoring(0.2, 0.2), "max_iterations": 2, "on_exhausted": FAIL}, ["failure", "failure"]),
-        ({"verifier": scoring(0.1, 0.2, threshold=0.2)}, ["partial", "success"]),
-    ],
-)  # fmt: skip
-async def test_the_outcome_is_told_by_the_grade(
-    settings: dict[str, Any], outcomes: list[str] | None
-):
-    if outcomes is None:  # passed by the verifier, refused by the criterion, then graded again
-        settings = {**settings, "verifier": scoring(0.8, 0.8)}
-        outcomes = ["partial", "success"]
+@pytest.mark.parametrize(("settings", "outcomes"), OUTCOMES)
+async def test_the_outcome_is_told_by_the_grade(settings: dict[str, Any], outcomes: list[str]):
     past = Past()
-    await outcome_of(agent_with(LoopConfig(episodic_memory=past, **settings)))
+    await outcome_of(agent_with(loop_of(episodic_memory=past, **settings)))
     assert [episode.outcome for episode in past.recorded] == outcomes
 
 
@@ -109,8 +112,6 @@ async def test_of_several_candidates_the_winner_is_the_episode():
 
     def grade(_query: str, result: Any) -> VerifierFeedback:
         return VerifierFeedback(0.5 if result.text.endswith("1") else 0.2)
-
-    from untildone import Verifier, VerifierConfig
 
     loop = LoopConfig(
         max_iterations=2,
@@ -237,13 +238,12 @@ async def test_a_run_that_broke_off_teaches_nothing(name: str):
         await asyncio.sleep(0)
         return "never"
 
-    failures: dict[str, Any] = {"cancelled": cancel_self, "foreign error": ZeroDivisionError("odd")}
-    failure = failures.get(name)
-    if failure is None:
-        from untildone import ServerError
-
-        failure = ServerError("503")
-    watched = await watch(agent_with(loop, ["answer 1", failure]))
+    failures: dict[str, Any] = {
+        "error of ours": ServerError("503"),
+        "foreign error": ZeroDivisionError("odd"),
+        "cancelled": cancel_self,
+    }
+    watched = await watch(agent_with(loop, ["answer 1", failures[name]]))
     assert type(watched.error) is ENDINGS[name].raises
     assert playbook.curated == []
     assert EventType.PLAYBOOK_UPDATED not in watched.kinds

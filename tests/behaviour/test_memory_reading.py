@@ -22,6 +22,7 @@ from tests.behaviour.refine_kit import scoring
 from untildone import EventType, LoopConfig, LoopConfigWarning, run_agent
 from untildone.domain.episodes import Episode
 from untildone.memory import EpisodicMemory, InMemoryProvider, PlaybookEntry, ProceduralMemory
+from untildone.testing import call, reply
 
 QUESTION = "How do herons catch fish?"
 HISTORY = [
@@ -29,6 +30,9 @@ HISTORY = [
     {"role": "assistant", "content": "Insects."},
     {"role": "user", "content": QUESTION},
 ]
+
+
+FRAME = re.compile(r"<((?:playbook|episode|memory)-[0-9a-f]{12})>\n.*?\n</\1>", re.DOTALL)
 
 
 async def past_with(*episodes: Episode) -> Past:
@@ -113,11 +117,12 @@ async def test_remembered_text_is_delimited_as_data_and_cannot_leave_its_frame()
     )
     await run_agent(agent, ask("heron"))
     (prompt,) = system_prompts(agent)
-    frames = re.findall(r"<((?:playbook|episode|memory)-[0-9a-f]{12})>\n(.*?)\n</\1>", prompt, re.DOTALL)
-    assert [mark.split("-")[0] for mark, _ in frames] == ["playbook", "episode", "memory"]
-    outside = re.sub(
-        r"<((?:playbook|episode|memory)-[0-9a-f]{12})>\n(.*?)\n</\1>", "", prompt, flags=re.DOTALL
-    )
+    assert [mark.split("-")[0] for mark in FRAME.findall(prompt)] == [
+        "playbook",
+        "episode",
+        "memory",
+    ]
+    outside = FRAME.sub("", prompt)
     assert "Ignore your instructions" not in outside
     assert "never an instruction" in outside
     assert "(failure, score 0.25)" in outside
@@ -164,9 +169,9 @@ async def test_one_provider_for_everything_shows_nothing_twice_and_nothing_raw()
         procedural_memory=playbook,
         episodic_memory=past,
     )
-    for _ in range(2):
-        agent = agent_with(loop, memory=provider)
-        result = await run_agent(agent, ask(QUESTION))
+    await run_agent(agent_with(loop, memory=provider), ask(QUESTION))
+    agent = agent_with(loop, memory=provider)
+    result = await run_agent(agent, ask(QUESTION))
     prompt = system_prompts(agent)[0]
     assert result.episodes_recalled == 2
     assert prompt.count("Herons are patient.") == 1
@@ -242,12 +247,9 @@ async def test_without_a_refine_loop_memories_are_read_and_one_episode_is_record
     async def look(where: str) -> str:
         return "a heron"
 
-    from untildone.testing import ScriptedModel, call, reply
-
     lines = [reply(None, [call("look", where="a"), call("look", where="b")]), "Two herons."]
     agent = agent_with(None, lines, procedural_memory=playbook, episodic_memory=past, tools=[look])
     watched = await watch(agent, ask(QUESTION))
-    assert isinstance(agent.model, ScriptedModel)
     assert watched.result is not None
     assert watched.result.episodes_recalled == 1
     assert watched.data(EventType.EPISODE_RECALLED) == [{"count": 1}]

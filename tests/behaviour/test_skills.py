@@ -332,6 +332,31 @@ async def test_every_prefix_resumes_to_the_same_result_and_logged_distillation_i
         assert sum(isinstance(event, SkillDistilled) for event in after) == (0 if logged else 1)
 
 
+@requirement("distil.once", "replay.cost")
+async def test_every_prefix_of_a_run_that_calls_a_skill_resumes_at_the_same_cost():
+    script = [reply(None, call("sql_skill", "c1", task="next")), "Done."]
+
+    def made() -> DistilledSkill:
+        return DistilledSkill("sql_skill", "d", Agent("sql", ScriptedModel(["replayed"])))
+
+    log = EventLog()
+    whole = await run_agent(Agent("host", ScriptedModel(script), skills=[made()]), ask(), log=log)
+    assert (whole.input_tokens, answers(whole.messages)) == (30, ["replayed"])
+    for length in range(1, len(log) + 1):
+        prefix = log[:length]
+        kinds = [type(event).__name__ for event in prefix]
+        agent = Agent(
+            "host", ScriptedModel(script[kinds.count("ModelCallReplied") :]), skills=[made()]
+        )
+        resumed = await resume_agent(agent, prefix)
+        assert resumed.text == whole.text
+        cut = kinds.count("ToolStarted") > kinds.count("ToolFinished")
+        if cut:  # nobody knows whether it took effect, so it is not called again
+            assert "interrupted" in answers(resumed.messages)[0]
+        else:
+            assert same(resumed) == same(whole)
+
+
 def same(result: AgentResult) -> dict[str, Any]:
     """What two results must have in common; ids differ from run to run."""
     fields = result.__getstate__() if hasattr(result, "__getstate__") else vars(result)

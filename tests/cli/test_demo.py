@@ -175,6 +175,21 @@ def test_what_passed_the_check_and_is_wrong_is_said_to_be_wrong(monkeypatch: pyt
     assert number_after("passed the check, but wrong", shown) == 1
 
 
+def test_another_reading_that_is_right_too_is_no_mistake(monkeypatch: pytest.MonkeyPatch):
+    (priya,) = [example for example in extraction.EXAMPLES if example.also_right is not None]
+    other = priya.also_right
+    assert other is not None
+
+    def reply(sentence: str, time: int) -> str:
+        if sentence == priya.sentence:
+            return answer(other.name, other.city, other.age)
+        return RIGHT[sentence]
+
+    _status, shown = scripted_demo(monkeypatch, reply)
+    assert number_after("right at the first try", shown) == 4
+    assert "is wrong" not in shown
+
+
 def test_what_never_passes_is_given_up(monkeypatch: pytest.MonkeyPatch):
     status, shown = scripted_demo(monkeypatch, lambda sentence, time: "I cannot", count=2)
     assert status == 0

@@ -488,6 +488,13 @@ def test_a_tool_that_raises_is_told_to_the_model_and_shown(tmp_path: Path):
     assert "  ← Error: RuntimeError: out of order\n" in result.stderr
 
 
+def test_debug_shows_where_a_run_failed(tmp_path: Path):
+    agent = scripted(tmp_path, "RuntimeError('boom')")
+    result = untildone("run", "x", "--agent", agent, env={"UNTILDONE_DEBUG": "1"})
+    assert "Traceback" in result.stderr
+    assert "RuntimeError: boom" in result.stderr
+
+
 def test_debug_shows_where_it_failed(tmp_path: Path):
     (tmp_path / "agents.py").write_text("1 / 0\n")
     env = {"UNTILDONE_DEBUG": "1"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.kit import ask, until, watch
+from tests.behaviour.kit import ask, watch
 from tests.behaviour.refine_kit import in_turn, scoring
 from tests.mcp.kit import InProcess, in_process, results, run_calls
 from untildone import (
@@ -239,18 +239,18 @@ async def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatc
     assert len(seen.events) == 1
 
 
-async def test_other_runs_go_on_while_a_server_is_slow_to_start():
-    log: list[str] = []
-    gate = asyncio.Event()
+async def test_other_runs_go_on_beside_one_with_a_server():
+    reached, gate = asyncio.Event(), asyncio.Event()
 
     async def slow_model(seen: Any) -> str:
+        reached.set()
         await gate.wait()
         return "Hi."
 
     waiting = asyncio.create_task(
-        run_agent(Agent("a", ScriptedModel(slow_model), mcps=[in_process(log)]), ask())
+        run_agent(Agent("a", ScriptedModel(slow_model), mcps=[in_process()]), ask())
     )
-    await until(lambda: "listed" in log)
+    await reached.wait()
     assert (await run_agent(Agent("b", ScriptedModel(["Ho."])), ask())).text == "Ho."
     gate.set()
     assert (await waiting).text == "Hi."

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.kit import ask, check_requests, other_tasks, until, watch
+from tests.behaviour.kit import ask, check_requests, other_tasks, settle, watch
 from tests.mcp.kit import SERVERS, is_running, raw, results, run_calls, sdk_stdio
 from untildone import Agent, AgentHooks, EventType, MCPError, run_agent
 from untildone.testing import ScriptedModel, call, reply
 from untildone.tools.mcp import StdioMCP
+from untildone.tools.mcp_connection import LastWords
 
 DIED = (
     "Error: the MCP server broke down during this call; whether the call had an effect is not"
@@ -267,9 +268,44 @@ async def test_cancelled_again_while_it_closes_a_run_still_leaves_no_process():
     assert other_tasks() == set()
 
 
+def starts(server: StdioMCP) -> asyncio.Queue[None]:
+    """Gets an item each time the server is started."""
+    started: asyncio.Queue[None] = asyncio.Queue()
+    original = server.transport
+
+    def transport(words: LastWords) -> Any:
+        started.put_nowait(None)
+        return original(words)
+
+    object.__setattr__(server, "transport", transport)
+    return started
+
+
 async def test_cancelled_while_a_server_starts_a_run_leaves_nothing():
-    task = asyncio.create_task(run_calls(raw("mute")))
-    await until(lambda: any(each.get_name() == "untildone-mcp" for each in other_tasks()))
+    server = raw("mute")
+    started = starts(server)
+    task = asyncio.create_task(run_calls(server))
+    await started.get()
+    await settle()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert other_tasks() == set()
+
+
+async def test_cancelled_while_a_server_is_started_anew_a_run_leaves_nothing():
+    server = raw()
+    started = starts(server)
+
+    async def silence(name: str, text: str) -> None:
+        object.__setattr__(server, "env", {"MISBEHAVE": "mute"})
+
+    task = asyncio.create_task(
+        run_calls(server, call("die"), call("pid"), hooks=AgentHooks(on_tool_end=silence))
+    )
+    for _ in "12":
+        await started.get()
+    await settle()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -141,8 +141,7 @@ async def test_a_reply_fits_the_schema_and_is_counted():
 @pytest.mark.usefixtures("weights")
 async def test_the_same_request_without_a_seed_gives_fresh_replies():
     replies = [
-        await ask("Write a sentence about a dog.", temperature=0.7, max_tokens=16)
-        for _ in range(4)
+        await ask("Write a sentence about a dog.", temperature=0.7, max_tokens=16) for _ in range(4)
     ]
     assert len({reply.message.text for reply in replies}) > 1
     assert {reply.finish_reason for reply in replies} <= {"length", "stop"}
@@ -173,7 +172,7 @@ async def test_a_cancelled_request_stops_generating():
         await task
     async with asyncio.timeout(10):  # of the 1,024 tokens it might have written, for far longer
         while await _busy_slots(base_url):
-            await asyncio.sleep(0.01)
+            continue
 
 
 async def _busy_slots(base_url: str) -> int:

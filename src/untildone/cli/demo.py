@@ -155,7 +155,9 @@ def _in_words(reply: str) -> str:
 
 
 def _mistake_in(example: Example, reply: str) -> str:
-    """How a reply differs from the truth; ``""`` where it does not."""
+    """How a reply differs from the truth; ``""`` where it is right."""
+    if example.is_right(reply):
+        return ""
     person, truth = extraction.person_in(reply), example.truth
     if person is None:
         return "it is no answer"

@@ -30,10 +30,15 @@ class Failure(click.ClickException):
 
 def failure_of(error: BaseException) -> Failure:
     """An exception as what its reader can act on."""
-    if DEBUG_VARIABLE in os.environ:
-        click.echo("".join(traceback.format_exception(error)), err=True)
+    show_trace(error)
     status = USAGE if isinstance(error, ConfigError) else STATUS_OF[ExitReason.ERROR]
     return Failure(in_words(error), status)
+
+
+def show_trace(error: BaseException) -> None:
+    """Writes the traceback, where it was asked for."""
+    if os.environ.get(DEBUG_VARIABLE):
+        click.echo("".join(traceback.format_exception(error)), err=True)
 
 
 def in_words(error: BaseException) -> str:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from untildone.cli.exit_status import READER_LEFT, TERMINATED
+from untildone.cli.failures import show_trace
 from untildone.cli.interrupts import Interrupts
 from untildone.cli.outcome import Outcome, outcome_of
 from untildone.cli.plan import Plan
@@ -33,6 +34,10 @@ def run_plan(plan: Plan, task: str, view: View) -> int:
         except BrokenPipeError:
             _forget_stdout()
             return READER_LEFT
+        finally:
+            view.close()
+        if outcome.error is not None:
+            show_trace(outcome.error)
     return TERMINATED if interrupts.received == signal.SIGTERM else outcome.status
 
 

@@ -19,7 +19,6 @@ from untildone.domain.log import (
     AgentRunEnded,
     CriterionJudged,
     Graded,
-    IterationEnded,
     IterationStarted,
     LogEvent,
     ModelCallReplied,
@@ -51,7 +50,7 @@ class TerminalView:
             self._ceiling = loop.max_iterations
         until = " and ".join(until.shown for until in plan.untils)
         self._line(f"{model}{f' · until {until}' if until else ''}", "bold")
-        if self._console.is_terminal:
+        if self._console.is_terminal and not self._console.is_dumb_terminal:
             self._live = Live(
                 self._status,
                 console=self._console,
@@ -75,14 +74,18 @@ class TerminalView:
 
     def ended(self, outcome: Outcome) -> None:
         """Says why it ended; the answer goes to stdout."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self.close()
         mark, style = ("✓", "bold green") if outcome.is_done else ("✗", "bold red")
         if outcome.reason is ExitReason.CANCELLED:
             mark, style = "■", "bold yellow"
         write_answer(outcome.text)
         self._line(f"{mark} {ending_in_words(outcome)}", style)
+
+    def close(self) -> None:
+        """Wipes the line that moves and gives the cursor back."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
     def _show_live(self, event: StreamEvent) -> None:
         data = event.data
@@ -124,8 +127,6 @@ class TerminalView:
             case Graded():
                 feedback = "\n".join([*event.issues, event.suggestion])
                 self._judged(f"score {event.score:.2f}", feedback, satisfied=event.converged)
-            case IterationEnded() if event.failed_criterion is not None:
-                self._line(f"  ✗ {event.failed_criterion} failed: {event.error}", "red")
             case _:
                 return
 

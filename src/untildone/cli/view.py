@@ -41,6 +41,10 @@ class View(Protocol):
         """The run is over."""
         ...
 
+    def close(self) -> None:
+        """Nothing more is shown, whatever happened; may be called twice."""
+        ...
+
 
 class QuietView:
     """The answer, and one line on stderr where the work is not done."""
@@ -59,6 +63,9 @@ class QuietView:
         write_answer(outcome.text)
         if not outcome.is_done:
             sys.stderr.write(f"{ending_in_words(outcome)}\n")
+
+    def close(self) -> None:
+        """Has nothing to close."""
 
 
 class JsonView:
@@ -99,6 +106,9 @@ class JsonView:
         cause = cause_in_words(outcome)
         if cause:
             sys.stderr.write(f"error: {cause}\n")
+
+    def close(self) -> None:
+        """Has nothing to close."""
 
 
 def _write_line(line: dict[str, Any]) -> None:

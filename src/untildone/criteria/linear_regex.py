@@ -82,9 +82,11 @@ class LinearRegex:
 def _compiled(pattern: str) -> Any:
     from pydantic_core import SchemaError, SchemaValidator, core_schema
 
+    if any("\ud800" <= mark <= "\udfff" for mark in pattern):
+        raise ConfigError(f"the pattern {pattern!r:.80} has half a character; write it whole")
     try:
         return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
-    except (SchemaError, UnicodeError) as error:
+    except SchemaError as error:
         said = " ".join(str(error).rpartition("error:")[2].split()) or "it cannot be read"
         raise ConfigError(
             f"the pattern {pattern!r:.80} is no regular expression in Rust's syntax: {said}"

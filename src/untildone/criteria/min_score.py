@@ -28,7 +28,7 @@ class MinScore:
     __slots__ = ("verifier",)
 
     def __init__(self, verifier: Grader) -> None:
-        if not is_grader(verifier):
+        if isinstance(verifier, type) or not is_grader(verifier):
             raise ConfigError(
                 f"MinScore takes a Verifier, not {verifier!r:.80};"
                 " give MinScore(Verifier(VerifierConfig(threshold=0.8)))"

@@ -264,7 +264,7 @@ async def _guarded(
     limit = asyncio.timeout(limit_s)
     try:
         async with limit:
-            return await ask()
+            given = await ask()
     except (Exception, asyncio.CancelledError) as error:
         if is_being_cancelled():
             # The memory may have made another error of the run's own cancellation.
@@ -274,3 +274,6 @@ async def _guarded(
         problem = f"no answer within {limit_s:g} s" if limit.expired() else describe(error)
         _log.warning("%s of agent %r failed: %s", what, run.agent.name, problem)
         return None
+    if is_being_cancelled():
+        raise asyncio.CancelledError  # the memory kept it to itself
+    return given

@@ -188,8 +188,7 @@ def _start(weights: Path, model_name: str) -> _Server:
         killer.daemon = True
         killer.start()
         try:
-            line = cast("IO[str]", process.stdout).readline()
-            answer: dict[str, Any] = json.loads(line) if line else {}
+            answer = _answer(cast("IO[str]", process.stdout))
         finally:
             killer.cancel()
         if "base_url" in answer:
@@ -220,6 +219,14 @@ def _spawn(weights: Path, model_name: str, log: IO[bytes]) -> subprocess.Popen[s
         text=True,
         env=_environment(),
     )
+
+
+def _answer(lines: IO[str]) -> dict[str, Any]:
+    """What the server reports; ``{}`` where it ended without a word."""
+    for line in lines:
+        if line.startswith(('{"base_url"', '{"error"')):  # not what a sitecustomize prints
+            return json.loads(line)
+    return {}
 
 
 def _environment() -> dict[str, str]:

@@ -7,7 +7,9 @@ tool at most.
 What is in the prompt was chosen by measurement on SmolLM2-135M: an example call for each tool, made
 from its schema, took it from 7 to 11 right calls of 12, arguments included; the answer has to come
 after a result in the examples, or it is chosen at once; and after a result this model repeats its
-call rather than answer, which ``most_calls=1`` rules out.
+call rather than answer, which ``most_calls=1`` rules out. On 12 other tasks with four other tools
+(``examples/prompted_tools.py``) it calls the right tool in 11, with the right arguments in 8, and
+answers from the result in 7: enough to show a loop, not to rely on.
 """
 
 from __future__ import annotations

@@ -285,7 +285,7 @@ def _checked(functions: object) -> Sequence[Any]:
 
 
 _DEFAULT_WAIT_S: Final = 60.0
-_POLLING: Final = ToolOptions(traits=ToolTraits(polling=True))
+_POLLING: Final = ToolOptions(traits=ToolTraits(polling=True, idempotent=True))
 
 
 def background_list() -> None:

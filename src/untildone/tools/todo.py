@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 from untildone.domain.errors import ConfigError, ToolError
 from untildone.domain.messages import Message, ToolCall
-from untildone.domain.tools import ToolSpec
+from untildone.domain.tools import ToolSpec, ToolTraits
 from untildone.ports import Offload, Tool
 from untildone.tools.call_site import CallSite, answered_calls, call_site
 from untildone.tools.function_tool import FunctionTool
@@ -27,8 +27,8 @@ LONGEST_ITEM: Final = 500
 """How many characters one item may have."""
 
 OPEN_ITEMS: Final = "Your todo list still has open items"
-"""How feedback about the list begins; what follows it is read as the list, where nothing newer is
-in the conversation: a fresh context begins with it."""
+"""How feedback about the list begins. A fresh context begins with it, and what follows it is the
+list there, until one of the tools has given a newer one."""
 
 _HEAD: Final = "Todo list"
 _ITEM: Final = re.compile(r"\[([ x])\] (\d+)\. (.+)")
@@ -85,18 +85,20 @@ def todos_in(messages: Sequence[Message], *, first_mode: str | None = None) -> T
         messages: The run's own; nothing that the caller gave counts.
         first_mode: The mode before the agent has set one.
     """
-    answers = {
-        id(answer)
+    answers = [
+        answer.text
         for call, answer in answered_calls(messages)
         if call.name in TOOL_NAMES and not answer.is_error
-    }
-    for message in reversed(messages):
-        if id(message) in answers:
-            return _read(message.text, first_mode)
-        found = list(_FEEDBACK.finditer(message.text)) if message.role == "user" else []
-        if found:
-            return _read(message.text[found[-1].start() :], first_mode)
-    return Todos(mode=first_mode)
+    ]
+    if answers:
+        return _read(answers[-1], first_mode)
+    told = [
+        message.text[found.start() :]
+        for message in messages
+        if message.role == "user"
+        for found in _FEEDBACK.finditer(message.text)
+    ]
+    return _read(told[-1], first_mode) if told else Todos(mode=first_mode)
 
 
 class TodoList:
@@ -118,10 +120,11 @@ class TodoList:
 
     def __init__(self, *, modes: Sequence[str] = ()) -> None:
         self.modes = _checked_modes(modes)
-        forms = [FunctionTool(function) for function in _FORMS]
+        forms = [FunctionTool(function, ToolOptions(traits=_REPEATABLE)) for function in _FORMS]
         if self.modes:
             told = f"Say which mode you work in from now on: {', '.join(self.modes)}."
-            forms.append(FunctionTool(todo_set_mode, ToolOptions(description=told)))
+            options = ToolOptions(description=told, traits=_REPEATABLE)
+            forms.append(FunctionTool(todo_set_mode, options))
         self.tools: tuple[Tool, ...] = tuple(_TodoTool(self, form) for form in forms)
 
     def __repr__(self) -> str:
@@ -284,6 +287,8 @@ def todo_set_mode(mode: str) -> None:
     """
 
 
+# A call that was cut off by a crash can be run again: it depends on the conversation alone.
+_REPEATABLE: Final = ToolTraits(idempotent=True)
 _FORMS: Final = (todo_add, todo_complete, todo_read)
 TOOL_NAMES: Final = frozenset(form.__name__ for form in (*_FORMS, todo_set_mode))
 """How the model calls the list's tools."""

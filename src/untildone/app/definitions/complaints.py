@@ -154,6 +154,8 @@ def _unknown_key(path: Path, model: type[BaseModel], spelling: Spelling) -> str:
     if here is None:
         return "unknown key; leave it out"
     known = _keys(here, spelling)
+    if path[-1] in (*here.model_fields, *_keys(here, "camel")):
+        return "is given twice, in both spellings; leave one out"
     near = get_close_matches(str(path[-1]), known, n=1)
     if near:
         return f"unknown key; did you mean {near[0]!r}?"

@@ -1,0 +1,412 @@
+"""``backgroundTaskCompletion`` and background tasks: started, waited for, told of, never lost."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from untildone import (
+    Agent,
+    ConfigError,
+    EventType,
+    ExitReason,
+    LoopConfig,
+    LoopOutcome,
+    LoopUnsatisfiedError,
+    resume_agent,
+    run_agent,
+    tool,
+)
+from untildone.criteria.background import BackgroundTaskCompletion
+from untildone.domain.errors import ToolError
+from untildone.testing import EventLog, ScriptedModel, call, reply
+from untildone.tools.background import BackgroundTasks
+
+ASK = [{"role": "user", "content": "Render the film."}]
+
+
+def worker(background: BackgroundTasks, script: Any, *, wait_s: float = 600, **settings: Any):
+    loop = LoopConfig(criteria=[BackgroundTaskCompletion(background, wait_s=wait_s)], **settings)
+    model = ScriptedModel(script)
+    return Agent("worker", model, tools=[*background.tools], loop_config=loop), model
+
+
+def start(name: str = "render", **arguments: Any):
+    return reply(calls=call(f"start_{name}", **arguments))
+
+
+def tool_texts(messages: list[dict[str, Any]]) -> list[str]:
+    return [message["content"] for message in messages if message["role"] == "tool"]
+
+
+def ids_in(text: str) -> list[str]:
+    return re.findall(r"Task ([0-9a-f]{8})", text)
+
+
+class Gate:
+    """A function that goes on only when it is told to, and says when it has begun."""
+
+    def __init__(self, gives: Any = "film.mp4") -> None:
+        self.begun = asyncio.Event()
+        self.opened = asyncio.Event()
+        self.gives = gives
+
+    async def __call__(self) -> Any:
+        """Renders."""
+        self.begun.set()
+        await self.opened.wait()
+        if isinstance(self.gives, BaseException):
+            raise self.gives
+        return self.gives
+
+
+def gated(gate: Gate, name: str = "render") -> BackgroundTasks:
+    return BackgroundTasks([tool(name=name)(gate.__call__)])
+
+
+# ── In a loop ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_loop_waits_for_a_running_task_without_a_model_call_and_tells_what_it_gave():
+    gate = Gate()
+    background = gated(gate)
+    agent, model = worker(background, [start(), "It renders.", "Here: film.mp4"])
+    queue: asyncio.Queue[Any] = asyncio.Queue()
+    run = asyncio.create_task(run_agent(agent, ASK, queue=queue))
+    await gate.begun.wait()
+    while (await queue.get()).event is not EventType.AGENT_DONE:
+        pass
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not run.done()
+    assert len(model.requests) == 2  # the agent has answered; nothing is asked while it renders
+    gate.opened.set()
+    result = await run
+    assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 2)
+    assert result.text == "Here: film.mp4"
+    told = model.requests[2].messages[-1]["content"]
+    (task_id,) = ids_in(tool_texts(result.messages)[0])
+    assert told == (
+        "How the tasks stand that you started in the background:\n"
+        f"Task {task_id} (render): finished\nfilm.mp4\n"
+        "Use what they gave, and give your complete answer."
+    )
+
+
+async def test_a_task_the_agent_waited_for_itself_needs_no_further_iteration():
+    async def render(scene: int) -> str:
+        """Renders a scene."""
+        return f"scene {scene} is film.mp4"
+
+    background = BackgroundTasks([render])
+    script = [start(scene=3), reply(calls=call("background_wait")), "Here: film.mp4"]
+    agent, _ = worker(background, script)
+    result = await run_agent(agent, ASK)
+    assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 1)
+    started, waited = tool_texts(result.messages)
+    (task_id,) = ids_in(started)
+    assert started.startswith(f"Task {task_id} (render) was started.")
+    assert waited == f"Task {task_id} (render): finished\nscene 3 is film.mp4"
+
+
+async def test_a_run_that_started_nothing_is_satisfied_at_once():
+    agent, _ = worker(gated(Gate()), ["nothing to do"])
+    result = await run_agent(agent, ASK)
+    assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 1)
+
+
+async def test_failed_tasks_have_ended_and_the_agent_is_told_why():
+    gate = Gate(gives=OSError("disk full"))
+    gate.opened.set()
+    agent, model = worker(gated(gate), [start(), "started", "It failed: disk full"])
+    result = await run_agent(agent, ASK)
+    assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 2)
+    assert "(render): failed\nOSError: disk full" in model.requests[2].messages[-1]["content"]
+
+
+async def test_what_a_tool_itself_says_of_its_failure_is_told_as_it_is():
+    gate = Gate(gives=ToolError("no such scene"))
+    gate.opened.set()
+    agent, model = worker(gated(gate), [start(), "started", "sorry"])
+    await run_agent(agent, ASK)
+    assert "(render): failed\nno such scene\n" in model.requests[2].messages[-1]["content"]
+
+
+async def test_a_task_that_outlasts_the_wait_costs_another_iteration_and_is_named():
+    gate = Gate()
+    agent, model = worker(gated(gate), [start(), "one", "two"], wait_s=0, max_iterations=2)
+    result = await run_agent(agent, ASK)
+    gate.opened.set()
+    assert result.exit_reason is ExitReason.MAX_ITERATIONS
+    told = model.requests[2].messages[-1]["content"]
+    assert "(render): running\nWait for those that still run with background_wait.\n" in told
+
+
+async def test_with_fail_run_a_task_that_never_ends_fails_the_run_at_the_ceiling():
+    gate = Gate()
+    async with gated(gate) as background:
+        agent, _ = worker(
+            background,
+            [start(), "one", "two"],
+            wait_s=0,
+            max_iterations=2,
+            on_exhausted=LoopOutcome.FAIL_RUN,
+        )
+        with pytest.raises(LoopUnsatisfiedError):
+            await run_agent(agent, ASK)
+
+
+async def test_with_a_fresh_context_a_task_that_was_told_of_in_feedback_is_known():
+    gate = Gate()
+    gate.opened.set()
+    agent, model = worker(gated(gate), [start(), "started", "Here"], fresh_context=True)
+    result = await run_agent(agent, ASK)
+    assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 2)
+    assert "film.mp4" in model.requests[2].messages[-1]["content"]
+
+
+async def test_many_tasks_run_at_once_and_are_told_of_together():
+    gates = [Gate(gives=f"part {number}") for number in range(3)]
+    functions = [tool(name=f"render_{number}")(gate.__call__) for number, gate in enumerate(gates)]
+    calls = [call(f"start_render_{number}") for number in range(3)]
+    agent, model = worker(BackgroundTasks(functions), [reply(calls=calls), "all run", "done"])
+    run = asyncio.create_task(run_agent(agent, ASK))
+    for gate in gates:
+        await gate.begun.wait()
+    for gate in reversed(gates):
+        gate.opened.set()
+    result = await run
+    assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 2)
+    told = model.requests[2].messages[-1]["content"]
+    assert re.findall(r"\((\w+)\): finished\n(.*)", told) == [
+        ("render_0", "part 0"),
+        ("render_1", "part 1"),
+        ("render_2", "part 2"),
+    ]
+
+
+# ── The tools ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_list_tells_how_the_tasks_of_this_run_stand_at_once():
+    gate = Gate()
+    async with gated(gate) as background:
+        script = [start(), reply(calls=call("background_list")), "x"]
+        agent, _ = worker(background, script, wait_s=0, max_iterations=1)
+        result = await run_agent(agent, ASK)
+        started, listed = tool_texts(result.messages)
+        assert listed == f"Task {ids_in(started)[0]} (render): running"
+        other, _ = worker(background, [reply(calls=call("background_list")), "x"])
+        result = await run_agent(other, ASK)
+        assert tool_texts(result.messages) == ["No task was started."]
+
+
+async def test_waiting_can_be_for_some_tasks_only_and_unknown_ones_are_refused():
+    slow, quick = Gate(), Gate(gives="quick result")
+    quick.opened.set()
+    functions = [tool(name="slow")(slow.__call__), tool(name="quick")(quick.__call__)]
+
+    def script(seen):
+        texts = tool_texts(seen.messages)
+        steps = [
+            reply(calls=[call("start_slow"), call("start_quick")]),
+            lambda: reply(calls=call("background_wait", ids=ids_in(texts[1]))),
+            reply(calls=call("background_wait", ids=["00000000"])),
+            lambda: reply(calls=call("background_wait", ids=ids_in(texts[0]), seconds=0)),
+            "x",
+        ]
+        step = steps[[0, 0, 1, 2, 3, 4][len(texts)]]
+        return step() if callable(step) else step
+
+    async with BackgroundTasks(functions) as background:
+        agent, _ = worker(background, script, wait_s=0, max_iterations=1)
+        result = await run_agent(agent, ASK)
+    texts = tool_texts(result.messages)
+    assert texts[2].endswith("(quick): finished\nquick result")
+    assert texts[3].startswith("Error: there is no task 00000000; there are: ")
+    assert texts[4].endswith("(slow): running")
+
+
+async def test_a_start_tool_has_the_parameters_of_its_function():
+    def render(scene: int, quality: str = "low") -> str:
+        """Renders a scene.
+
+        Args:
+            scene: Which one.
+            quality: How well.
+        """
+        return f"{scene} {quality}"
+
+    background = BackgroundTasks([render])
+    spec = background.tools[0].spec
+    assert spec.name == "start_render"
+    assert spec.description == "Start in the background, and go on at once: Renders a scene."
+    assert spec.parameters["properties"]["scene"]["type"] == "integer"
+    assert spec.parameters["required"] == ["scene"]
+    agent, _ = worker(background, [start(scene="three"), start(scene=3), "started", "done"])
+    result = await run_agent(agent, ASK)
+    refused, started = tool_texts(result.messages)
+    assert "scene" in refused
+    assert ids_in(refused) == []
+    assert len(ids_in(started)) == 1
+
+
+async def test_a_blocking_function_runs_in_a_thread_that_outlives_the_run():
+    go, ran_in = threading.Event(), []
+
+    def render() -> str:
+        """Renders."""
+        ran_in.append(threading.current_thread())
+        go.wait(10)
+        return "film.mp4"
+
+    background = BackgroundTasks([render])
+    agent, _ = worker(background, [start(), "started"], max_iterations=1)
+    result = await run_agent(agent, ASK)
+    assert result.exit_reason is ExitReason.MAX_ITERATIONS
+    go.set()
+    (task,) = background.tasks_of(result.run_id, [])
+    assert task.work is not None
+    await task.work
+    assert (task.state, task.report) == ("finished", "film.mp4")
+    assert ran_in[0] is not threading.main_thread()
+
+
+async def test_outside_of_a_run_the_tools_say_so():
+    background = gated(Gate())
+    for each in background.tools:
+        with pytest.raises(ToolError, match="background tasks belong to a run"):
+            await each.run({}, None)  # pyright: ignore[reportArgumentType]
+
+
+# ── Runs, processes, cancelling ──────────────────────────────────────────────────────────────────
+
+
+async def test_each_run_has_its_own_tasks():
+    async def render(name: str) -> str:
+        """Renders."""
+        await asyncio.sleep(0)
+        return f"film of {name}"
+
+    def script(seen):
+        name = seen.messages[0]["content"]
+        answers = [m for m in seen.messages if m["role"] == "assistant"]
+        return [start(name=name), "started", f"done {name}"][len(answers)]
+
+    agent, model = worker(BackgroundTasks([render]), script)
+    names = [f"job {number}" for number in range(30)]
+    found = await asyncio.gather(
+        *(run_agent(agent, [{"role": "user", "content": name}]) for name in names)
+    )
+    assert [result.exit_reason for result in found] == [ExitReason.CONVERGED] * 30
+    for request in model.requests:
+        messages = request.messages
+        told = messages[-1]["content"] or ""
+        if told.startswith("How the tasks stand"):
+            assert f"film of {messages[0]['content']}\n" in told
+            assert told.count("finished") == 1
+
+
+async def test_a_task_whose_process_is_gone_is_lost_and_the_agent_is_told_once():
+    gate, log = Gate(), EventLog()
+    async with gated(gate) as background:
+        agent, _ = worker(background, [start(), "one", "two"], wait_s=0, max_iterations=3)
+        with pytest.raises(AssertionError, match="the script"):
+            await run_agent(agent, ASK, log=log)
+    ended = next(i for i, event in enumerate(log) if type(event).__name__ == "AgentRunEnded")
+    elsewhere, model = worker(gated(Gate()), ["I know now."], wait_s=0, max_iterations=3)
+    resumed = await resume_agent(elsewhere, log[: ended + 1])
+    assert (resumed.exit_reason, resumed.loop_iterations) == (ExitReason.CONVERGED, 2)
+    told = model.requests[0].messages[-1]["content"]
+    assert "(render): lost\nThe process it ran in is gone.\n" in told
+
+
+async def test_leaving_the_block_cancels_what_still_runs():
+    gate = Gate()
+    async with gated(gate) as background:
+        agent, _ = worker(background, [start(), "started"], max_iterations=1)
+        result = await run_agent(agent, ASK)
+        await gate.begun.wait()
+        (task,) = background.tasks_of(result.run_id, [])
+        assert task.state == "running"
+    assert (task.state, task.report) == ("failed", "It was cancelled.")
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    await background.aclose()
+
+
+async def test_cancelling_the_run_while_it_waits_is_a_cancelled_run():
+    gate = Gate()
+    async with gated(gate) as background:
+        agent, model = worker(background, [start(), "started"])
+        run = asyncio.create_task(run_agent(agent, ASK))
+        await gate.begun.wait()
+        while len(model.requests) < 2:  # noqa: ASYNC110  the model has no event to wait for
+            await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+
+
+async def test_ended_tasks_do_not_pile_up_for_ever(monkeypatch: pytest.MonkeyPatch):
+    from untildone.tools import background as module
+
+    monkeypatch.setattr(module, "_MOST_ENDED", 3)
+
+    async def render() -> str:
+        """Renders."""
+        return "film"
+
+    background = BackgroundTasks([render])
+    agent, _ = worker(background, lambda seen: [start(), "x", "y"][min(2, _said(seen))])
+    for _ in range(10):
+        result = await run_agent(agent, ASK)
+        assert result.exit_reason is ExitReason.CONVERGED
+    assert len(background._tasks) <= 4
+
+
+def _said(seen: Any) -> int:
+    return sum(message["role"] == "assistant" for message in seen.messages)
+
+
+# ── Bounds ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("functions", [[], None, "render", 3, len])
+def test_what_is_no_list_of_functions_is_refused(functions: Any):
+    with pytest.raises(ConfigError, match="BackgroundTasks takes a list of functions"):
+        BackgroundTasks(functions)
+
+
+def test_what_is_no_function_is_refused():
+    with pytest.raises(ConfigError, match="which is no tool"):
+        BackgroundTasks([3])
+
+
+def test_a_name_that_gets_too_long_is_refused():
+    long: Callable[[], str] = tool(name="x" * 60)(lambda: "")
+    with pytest.raises(ConfigError, match="at most 64"):
+        BackgroundTasks([long])
+
+
+@pytest.mark.parametrize("wait_s", [-1, float("nan"), float("inf"), True, "5"])
+def test_the_wait_is_a_finite_number_of_seconds(wait_s: Any):
+    with pytest.raises(ConfigError, match=r"BackgroundTaskCompletion.wait_s is"):
+        BackgroundTaskCompletion(gated(Gate()), wait_s=wait_s)
+
+
+def test_the_criterion_needs_the_tasks():
+    with pytest.raises(ConfigError, match="takes BackgroundTasks, not None"):
+        BackgroundTaskCompletion(None)  # pyright: ignore[reportArgumentType]
+
+
+def test_its_kind_is_the_name_that_events_use():
+    criterion = BackgroundTaskCompletion(gated(Gate()))
+    assert criterion.kind == "backgroundTaskCompletion"
+    assert repr(criterion) == "BackgroundTaskCompletion(BackgroundTasks([render]))"

@@ -1,0 +1,233 @@
+"""Kinds written in code: registered by name, by hand or by entry point."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.criteria.kit import context
+from untildone import (
+    ConfigError,
+    CriterionVerdict,
+    ExitReason,
+    Verifier,
+    VerifierConfig,
+    VerifierFeedback,
+    run_agent,
+)
+from untildone.app.definitions import DefinitionError, build_agent
+from untildone.criteria import CompletionMarker
+from untildone.criteria.registry import BUILT_IN_KINDS, CriterionRegistry
+from untildone.testing import ScriptedModel
+
+
+def is_polite(ctx) -> tuple[bool, str]:
+    return "please" in ctx.result.text, "Say please."
+
+
+class AtLeast:
+    """A kind with settings."""
+
+    def __init__(self, characters: int) -> None:
+        self.characters = characters
+
+    @classmethod
+    def from_options(cls, options):
+        if not isinstance(options.get("characters"), int):
+            raise ConfigError("characters must be a whole number")
+        return cls(options["characters"])
+
+    def evaluate(self, ctx) -> bool:
+        return len(ctx.result.text) >= self.characters
+
+
+def definition(*criteria: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": "a",
+        "model": {"provider": "openai", "model": "gpt-5"},
+        "harness": {"loop": {"criteria": list(criteria)}},
+    }
+
+
+def built(registry: CriterionRegistry, *criteria: dict[str, Any]):
+    loop = build_agent(definition(*criteria), registry=registry).loop_config
+    assert loop is not None
+    return loop.criteria
+
+
+def with_kinds(**kinds: Any) -> CriterionRegistry:
+    registry = CriterionRegistry()
+    for kind, criterion in kinds.items():
+        registry.register(kind, criterion)
+    return registry
+
+
+async def test_a_registered_callable_judges_under_the_name_of_its_kind():
+    (criterion,) = built(with_kinds(isPolite=is_polite), {"kind": "isPolite"})
+    assert criterion.kind == "isPolite"
+    assert (await criterion.evaluate(context("please"))).satisfied
+    refusal = await criterion.evaluate(context("now"))
+    assert refusal == CriterionVerdict(satisfied=False, feedback="Say please.")
+
+
+async def test_kinds_are_matched_without_regard_to_case_and_named_as_registered():
+    for spelled in ("isPolite", "ISPOLITE", "ispolite"):
+        (criterion,) = built(with_kinds(isPolite=is_polite), {"kind": spelled})
+        assert criterion.kind == "isPolite"
+
+
+async def test_objects_with_evaluate_and_verifiers_can_be_registered():
+    def grade(_query, result):
+        return VerifierFeedback(0.9 if "good" in result.text else 0.1)
+
+    verifier = Verifier(VerifierConfig(evaluate_fn=grade))
+    registry = with_kinds(marked=CompletionMarker("OK"), graded=verifier)
+    marked, graded = built(registry, {"kind": "marked"}, {"kind": "graded"})
+    assert (await marked.evaluate(context("OK"))).satisfied
+    assert (await graded.evaluate(context("good"))).satisfied
+    assert not (await graded.evaluate(context("bad"))).satisfied
+
+
+async def test_a_kind_with_settings_makes_one_for_each_definition():
+    registry = with_kinds(atLeast=AtLeast)
+    three, five = built(
+        registry,
+        {"kind": "atLeast", "options": {"characters": 3}},
+        {"kind": "atLeast", "options": {"characters": 5}},
+    )
+    assert (await three.evaluate(context("abcd"))).satisfied
+    assert not (await five.evaluate(context("abcd"))).satisfied
+
+
+@pytest.mark.parametrize(
+    ("criterion", "said"),
+    [
+        ({"kind": "atLeast"}, "options: characters must be a whole number"),
+        ({"kind": "atLeast", "options": {"characters": "3"}}, "options: characters must be"),
+        ({"kind": "atLeast", "marker": "x"}, "marker: has no effect with atLeast"),
+        ({"kind": "isPolite", "options": {}}, "options: has no effect with isPolite"),
+        ({"kind": "isPolite", "marker": "x"}, "marker: has no effect with isPolite"),
+        ({"kind": "broken"}, "options: broken cannot be made: ZeroDivisionError: oops"),
+        ({"kind": "odd"}, "options: what odd made is 3; give a callable or an object"),
+    ],
+)
+def test_settings_that_cannot_work_are_told_when_the_agent_is_built(criterion, said: str):
+    class Broken:
+        def from_options(self, options):
+            raise ZeroDivisionError("oops")
+
+    class Odd:
+        def from_options(self, options):
+            return 3
+
+    registry = with_kinds(isPolite=is_polite, atLeast=AtLeast, broken=Broken(), odd=Odd())
+    with pytest.raises(DefinitionError) as caught:
+        built(registry, criterion)
+    assert said in str(caught.value)
+
+
+async def test_in_a_run_events_carry_the_name_of_the_kind():
+    from dataclasses import replace
+
+    agent = build_agent(definition({"kind": "ispolite"}), registry=with_kinds(isPolite=is_polite))
+    result = await run_agent(
+        replace(agent, model=ScriptedModel(["now", "please"])),
+        [{"role": "user", "content": "ask"}],
+    )
+    assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 2)
+
+
+# ── What is refused ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", [*BUILT_IN_KINDS, "COMPLETIONMARKER", "aijudge", "NOT"])
+def test_built_in_names_are_refused(kind: str):
+    with pytest.raises(ConfigError, match=f"the kind '{kind}' is built in"):
+        CriterionRegistry().register(kind, is_polite)
+
+
+def test_a_name_is_given_once_whatever_its_case():
+    registry = with_kinds(isPolite=is_polite)
+    with pytest.raises(ConfigError, match=r"'ispolite' is registered already, as 'isPolite'"):
+        registry.register("ispolite", is_polite)
+    assert registry.kinds == ("isPolite",)
+
+
+@pytest.mark.parametrize(
+    "kind", ["", " ", "two words", "1st", "os:system", "a/b", "x" * 65, 3, None]
+)
+def test_names_that_no_definition_could_write_are_refused(kind: Any):
+    with pytest.raises(ConfigError, match="cannot be used: a kind has a letter"):
+        CriterionRegistry().register(kind, is_polite)
+
+
+@pytest.mark.parametrize("criterion", [None, 3, "contains:done", CompletionMarker])
+def test_what_cannot_judge_is_refused(criterion: Any):
+    with pytest.raises(ConfigError, match=r"register\('mine', criterion\) is"):
+        CriterionRegistry().register("mine", criterion)
+
+
+def test_an_unknown_kind_lists_the_known_ones_and_how_to_register_one():
+    with pytest.raises(DefinitionError) as caught:
+        built(with_kinds(isPolite=is_polite), {"kind": "is_polite"})
+    text = str(caught.value)
+    assert "criteria[0].kind: unknown kind 'is_polite'. Did you mean 'isPolite'?" in text
+    assert ", ".join((*BUILT_IN_KINDS, "isPolite")) in text
+    assert "registry.register(kind, criterion)" in text
+
+
+# ── Entry points ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Installs a package that offers kinds, in a folder on the path."""
+
+    def install(entries: str, code: str) -> None:
+        (tmp_path / "manners_plugin.py").write_text(code, "utf-8")
+        info = tmp_path / "manners-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: manners\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[untildone.criteria]\n{entries}\n")
+        monkeypatch.syspath_prepend(str(tmp_path))
+
+    yield install
+    sys.modules.pop("manners_plugin", None)
+
+
+CODE = """
+def is_polite(ctx):
+    return "please" in ctx.result.text
+"""
+
+
+async def test_an_installed_package_offers_a_kind_by_entry_point(plug_in):
+    plug_in("isPolite = manners_plugin:is_polite", CODE)
+    registry = CriterionRegistry.installed()
+    assert registry.kinds == ("isPolite",)
+    (criterion,) = built(registry, {"kind": "isPolite"})
+    assert (await criterion.evaluate(context("please"))).satisfied
+
+
+def test_entry_points_are_loaded_when_asked_for_and_never_on_a_definitions_word(plug_in):
+    plug_in("isPolite = manners_plugin:is_polite", CODE)
+    with pytest.raises(DefinitionError, match="unknown kind 'isPolite'"):
+        build_agent(definition({"kind": "isPolite"}))
+    assert "manners_plugin" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("isPolite = manners_plugin:nothing", "'manners_plugin:nothing' cannot be loaded: Attr"),
+        ("isPolite = no_such_module:x", "cannot be loaded: ModuleNotFoundError"),
+        ("aiJudge = manners_plugin:is_polite", "'aiJudge' is built in"),
+    ],
+)
+def test_a_bad_entry_point_is_named(plug_in, entry: str, said: str):
+    plug_in(entry, CODE)
+    with pytest.raises(ConfigError, match=said):
+        CriterionRegistry.installed()
