@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         LoopConfig,
         RetryPolicy,
     )
+    from untildone.criteria import AiJudge, Command, CompletionMarker, JsonSchema, Regex
+    from untildone.domain.episodes import Episode
     from untildone.domain.errors import (
         AuthenticationError,
         BadReplyError,
@@ -59,9 +61,19 @@ if TYPE_CHECKING:
     from untildone.domain.results import AgentResult
     from untildone.domain.stream import EventType, StreamEvent, StreamPolicy
     from untildone.domain.usage import Usage
+    from untildone.memory import (
+        EpisodicMemory,
+        FileMemoryProvider,
+        InMemoryProvider,
+        PlaybookEntry,
+        ProceduralMemory,
+        RedisMemoryProvider,
+        SQLMemoryProvider,
+    )
     from untildone.models.anthropic_messages import AnthropicModel
     from untildone.models.endpoint import ModelTimeouts
     from untildone.models.openai_chat import OpenAIChatModel
+    from untildone.models.prompted_tools import PromptedToolsModel
     from untildone.policy.stuck import StuckDetector, StuckPolicy, StuckSignal, is_stuck
     from untildone.run import (
         AgentStream,
@@ -74,7 +86,17 @@ if TYPE_CHECKING:
         search_loop,
         stream_agent,
     )
+    from untildone.skills import (
+        DistilledSkill,
+        FunctionSkill,
+        Skill,
+        SkillLibrary,
+        SkillRegistry,
+        skill,
+    )
     from untildone.tools.decorator import tool
+    from untildone.tools.mcp import HTTPMCP, SSEMCP, StdioMCP
+    from untildone.tools.workspace import Workspace
     from untildone.verify import (
         ApexCitation,
         ApexConfig,
@@ -86,6 +108,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _WHERE = {
+    "skills": "DistilledSkill FunctionSkill Skill SkillLibrary SkillRegistry skill",
+    "tools.mcp": "HTTPMCP SSEMCP StdioMCP",
+    "tools.workspace": "Workspace",
+    "models.prompted_tools": "PromptedToolsModel",
+    "criteria": "AiJudge Command CompletionMarker JsonSchema Regex",
+    "memory": (
+        "EpisodicMemory FileMemoryProvider InMemoryProvider PlaybookEntry ProceduralMemory "
+        "RedisMemoryProvider SQLMemoryProvider"
+    ),
+    "domain.episodes": "Episode",
     "agent": "CODING RESEARCH SIMPLE Agent AgentHooks FallbackChain LoopConfig RetryPolicy",
     "domain.errors": (
         "AuthenticationError BadReplyError BadRequestError ConfigError ConnectionFailedError "
@@ -117,28 +149,40 @@ _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names
 
 __all__ = [
     "CODING",
+    "HTTPMCP",
     "RESEARCH",
     "SIMPLE",
+    "SSEMCP",
     "APEXSynthesizer",
     "Agent",
     "AgentHooks",
     "AgentResult",
     "AgentStream",
+    "AiJudge",
     "AnthropicModel",
     "ApexCitation",
     "ApexConfig",
     "AuthenticationError",
     "BadReplyError",
     "BadRequestError",
+    "Command",
+    "CompletionMarker",
     "ConfigError",
     "ConnectionFailedError",
     "CriterionContext",
     "CriterionFailedError",
     "CriterionVerdict",
+    "DistilledSkill",
+    "Episode",
+    "EpisodicMemory",
     "EventType",
     "ExitReason",
     "FallbackChain",
+    "FileMemoryProvider",
+    "FunctionSkill",
     "GradingError",
+    "InMemoryProvider",
+    "JsonSchema",
     "LoopConfig",
     "LoopConfigWarning",
     "LoopConvergedError",
@@ -155,12 +199,22 @@ __all__ = [
     "ModelTimeouts",
     "OpenAIChatModel",
     "OutputParseError",
+    "PlaybookEntry",
+    "ProceduralMemory",
+    "PromptedToolsModel",
     "RateLimitError",
+    "RedisMemoryProvider",
+    "Regex",
     "ResumeError",
     "RetryPolicy",
     "RunError",
+    "SQLMemoryProvider",
     "ServerError",
+    "Skill",
     "SkillError",
+    "SkillLibrary",
+    "SkillRegistry",
+    "StdioMCP",
     "StreamEvent",
     "StreamPolicy",
     "StuckDetector",
@@ -175,6 +229,7 @@ __all__ = [
     "Verifier",
     "VerifierConfig",
     "VerifierFeedback",
+    "Workspace",
     "__version__",
     "aclose",
     "event_from_dict",
@@ -187,6 +242,7 @@ __all__ = [
     "run_agent_loop",
     "run_agent_sync",
     "search_loop",
+    "skill",
     "stream_agent",
     "tool",
 ]

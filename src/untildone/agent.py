@@ -8,7 +8,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from inspect import iscoroutinefunction
+from typing import Any, Final, Literal, cast
 
 from untildone.domain.bounds import check_count, check_number
 from untildone.domain.errors import (
@@ -67,6 +68,16 @@ class RetryPolicy:
         check_number("RetryPolicy.backoff_seconds", self.backoff_seconds, least=0)
         check_number("RetryPolicy.max_backoff_seconds", self.max_backoff_seconds, least=0)
         check_number("RetryPolicy.jitter", self.jitter, least=0, most=1)
+        kinds: Any = self.retry_on
+        kinds = (kinds,) if isinstance(kinds, type) else kinds
+        if not isinstance(kinds, list | tuple) or not all(
+            isinstance(kind, type) and issubclass(kind, BaseException)
+            for kind in cast("list[Any]", kinds)
+        ):
+            raise ConfigError(
+                f"RetryPolicy.retry_on must be exception types, not {self.retry_on!r:.80}"
+            )
+        object.__setattr__(self, "retry_on", tuple(cast("list[Any]", kinds)))
 
 
 @dataclass(frozen=True)
@@ -80,9 +91,11 @@ class FallbackChain:
     models: Sequence[str | Model] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.models, str):
-            msg = f"FallbackChain.models must be a list of models, not the string {self.models!r}"
+        if isinstance(self.models, str) or not isinstance(self.models, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"FallbackChain.models must be a list of models, not {self.models!r:.80}"
             raise ConfigError(msg)
+        for index, model in enumerate(self.models):
+            _check_model(f"FallbackChain.models[{index}]", model)
         object.__setattr__(self, "models", tuple(self.models))
 
 
@@ -192,6 +205,14 @@ class LoopConfig:
         if not isinstance(self.refine_prompt, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             msg = f"LoopConfig.refine_prompt must be a string, not {self.refine_prompt!r}"
             raise ConfigError(msg)
+        for name in (
+            "adaptive",
+            "fresh_context",
+            "evaluate_final",
+            "auto_extract_skill",
+            "branch_early_stop",
+        ):
+            _check_flag(f"LoopConfig.{name}", getattr(self, name))
         self._check_verifier()
         object.__setattr__(self, "criteria", _checked_criteria(self.criteria))
         for name in ("on_exhausted", "on_criterion_error"):
@@ -214,7 +235,8 @@ class LoopConfig:
 
     def _check_verifier(self) -> None:
         verifier = self.verifier
-        if verifier is None or callable(getattr(verifier, "evaluate", None)):
+        is_object = not isinstance(verifier, type)
+        if verifier is None or (is_object and callable(getattr(verifier, "evaluate", None))):
             return
         msg = (
             f"LoopConfig.verifier must be a Verifier, not {verifier!r:.80};"
@@ -224,6 +246,13 @@ class LoopConfig:
 
     def _check_branches(self) -> None:
         _check_callable("LoopConfig.branch_vote", self.branch_vote)
+        if self.synthesizer is not None and not callable(
+            getattr(self.synthesizer, "synthesize", None)
+        ):
+            raise ConfigError(
+                "LoopConfig.synthesizer must have an async synthesize(query, results, queue),"
+                f" such as APEXSynthesizer(model), not {self.synthesizer!r:.80}"
+            )
         temperatures = _checked_list("LoopConfig.branch_temperatures", self.branch_temperatures)
         object.__setattr__(self, "branch_temperatures", temperatures)
         for index, temperature in enumerate(temperatures):
@@ -337,7 +366,7 @@ class Agent:
         if not isinstance(self.name, str) or not self.name.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
             msg = f"Agent.name must be a non-empty string, not {self.name!r}"
             raise ConfigError(msg)
-        self._check_model()
+        _check_model("Agent.model", self.model)
         check_count("Agent.max_turns", self.max_turns)
         if self.max_tokens is not None:
             check_count("Agent.max_tokens", self.max_tokens)
@@ -356,20 +385,14 @@ class Agent:
         for name in ("tools", "mcps", "skills"):
             object.__setattr__(self, name, _checked_list(f"Agent.{name}", getattr(self, name)))
         self._check_servers()
+        if not isinstance(self.extra_params, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"Agent.extra_params must be a dict, not {self.extra_params!r:.80}")
         object.__setattr__(self, "extra_params", dict(self.extra_params))
+        if not isinstance(self.system_prompt, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(
+                f"Agent.system_prompt must be a string, not {self.system_prompt!r:.80}"
+            )
         _check_memories("Agent", self)
-
-    def _check_model(self) -> None:
-        model = self.model
-        if isinstance(model, str) and model.strip():
-            return
-        if not isinstance(model, str) and callable(getattr(model, "generate", None)):
-            return
-        msg = (
-            f"Agent.model must be a string like 'openai/gpt-4o-mini' or an object with"
-            f" an async generate(request, on_delta), not {model!r:.80}"
-        )
-        raise ConfigError(msg)
 
     def _check_servers(self) -> None:
         for index, server in enumerate(self.mcps):
@@ -468,6 +491,23 @@ def _checked_outcome(name: str, value: object) -> LoopOutcome:
             " or LoopOutcome.FAIL_RUN"
         )
         raise ConfigError(msg) from None
+
+
+def _check_model(name: str, model: object) -> None:
+    if isinstance(model, str) and model.strip():
+        return
+    is_usable = not isinstance(model, str | type) and hasattr(model, "name")
+    if is_usable and iscoroutinefunction(getattr(model, "generate", None)):
+        return
+    raise ConfigError(
+        f"{name} must be a string like 'openai/gpt-4o-mini' or an object with a name and an"
+        f" async generate(request, on_delta), not {model!r:.80}"
+    )
+
+
+def _check_flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} must be True or False, not {value!r:.80}")
 
 
 def _check_instance(name: str, value: object, expected: type) -> None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from inspect import iscoroutinefunction
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from untildone.agent import Agent, AgentAsTool
@@ -21,12 +22,22 @@ from untildone.domain.errors import (
     ConfigError,
     LoopConvergedError,
     ResumeError,
+    ToolError,
     attach_partial_result,
     describe,
     partial_result,
 )
 from untildone.domain.exits import ExitReason
-from untildone.domain.log import ApprovalDecided, At, Log, LogEvent, NestedRunEnded, RunStarted
+from untildone.domain.log import (
+    ApprovalDecided,
+    At,
+    Log,
+    LogEvent,
+    NestedRunEnded,
+    Record,
+    RunStarted,
+    approval_key,
+)
 from untildone.domain.messages import messages_from_dicts
 from untildone.domain.results import AgentResult
 from untildone.domain.stream import EventType
@@ -103,6 +114,14 @@ class _Scope:
         run.record.note(event)
 
 
+def is_event_queue(queue: Any) -> bool:
+    """Whether something can hold a run's events: an ``asyncio.Queue``, or what works like one."""
+    if isinstance(queue, type):
+        return False
+    waits = iscoroutinefunction(getattr(queue, "put", None))
+    return waits and all(hasattr(queue, name) for name in ("put_nowait", "full", "maxsize"))
+
+
 def _exit_of(run: Run) -> ExitReason | None:
     ended = run.state.ended
     return None if ended is None else ended.reason
@@ -122,11 +141,18 @@ async def start_run(agent: Agent, messages: Messages, options: Options) -> Agent
 
 async def resume_run(agent: Agent, log: Log, approvals: Approvals, options: Options) -> AgentResult:
     """A logged run, from the end of its log on."""
-    run_id = log[0].at.run if log else ""
-    if log and isinstance(log[0], RunStarted):
-        options = replace(options, agent_id=log[0].agent_id)
-    entrance = _Entrance(agent, run_id, options)
-    return await entrance.watch(lambda: _resume(entrance, log, approvals))
+    events = _events_of(log)
+    started = events[0] if events else None
+    if isinstance(started, RunStarted):
+        options = replace(options, agent_id=started.agent_id)
+    entrance = _Entrance(agent, "" if started is None else started.at.run, options)
+    return await entrance.watch(lambda: _resume(entrance, events, approvals))
+
+
+def _events_of(log: Any) -> list[LogEvent]:
+    """A log as a list; empty where it is none, which ``_resume`` then refuses."""
+    events = list(cast("Iterable[Any]", log)) if isinstance(log, Iterable) else []
+    return events if all(isinstance(event, Record) for event in events) else []
 
 
 async def _start(entrance: _Entrance, messages: Messages) -> AgentResult:
@@ -154,10 +180,34 @@ async def _start(entrance: _Entrance, messages: Messages) -> AgentResult:
         return await ended_properly(run, work())
 
 
-async def _resume(entrance: _Entrance, log: Log, approvals: Approvals) -> AgentResult:
+def _beginning_of(log: Log, approvals: Approvals) -> RunStarted:
+    """The first event of a log that can be resumed.
+
+    Raises:
+        ResumeError: It is no log, or that of several runs.
+        ConfigError: The approvals are none.
+    """
     started = log[0] if log else None
     if not isinstance(started, RunStarted):
-        raise ResumeError("the log has no beginning: its first event must be RunStarted")
+        raise ResumeError(
+            "the log cannot be read: give the events of one run as a list that begins with"
+            " RunStarted; dicts become events by event_from_dict"
+        )
+    runs = {event.at.run for event in log}
+    if len(runs) > 1:
+        raise ResumeError(
+            f"the log holds events of {len(runs)} runs; give those of one:"
+            f" [e for e in log if e.at.run == {started.at.run!r}]"
+        )
+    if not isinstance(approvals, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(
+            f"approvals must be a dict of call ids and decisions, not {approvals!r:.80}"
+        )
+    return started
+
+
+async def _resume(entrance: _Entrance, log: Log, approvals: Approvals) -> AgentResult:
+    started = _beginning_of(log, approvals)
     agent = entrance.agent
     async with AsyncExitStack() as opened:
         model, tools, specs = await entrance.ports(opened)
@@ -195,14 +245,14 @@ class _Entrance:
     def __init__(self, agent: Agent, run_id: str, options: Options) -> None:
         self.agent = agent
         self.outer = _scope.get()
-        self.sinks = list(options.log) if isinstance(options.log, Sequence) else [options.log]
+        log: Any = options.log
+        self.sinks: list[Any] = [*log] if isinstance(log, list | tuple) else [log]
         self._run_id = run_id
         self._options = options
-        self._live = (
-            None
-            if options.queue is None
-            else LiveStream(options.queue, options.agent_id or getattr(agent, "name", ""))
-        )
+        self._live = None
+        if options.queue is not None and is_event_queue(options.queue):
+            name = options.agent_id or getattr(agent, "name", "")
+            self._live = LiveStream(options.queue, name, self._loop_of(options.queue))
         self._pool = WorkerPool(options.max_sync_tools)
 
     async def watch(self, work: Callable[[], Awaitable[AgentResult]]) -> AgentResult:
@@ -235,6 +285,23 @@ class _Entrance:
                 f"agent must be an Agent, not {agent!r:.80}; make one: Agent('name', 'openai/…')"
             )
         check_count("max_sync_tools", self._options.max_sync_tools)
+        queue = self._options.queue
+        if queue is not None and not is_event_queue(queue):
+            raise ConfigError(f"queue must be an asyncio.Queue object, not {queue!r:.80}")
+        for sink in self.sinks:
+            write = getattr(sink, "write", None)
+            if isinstance(sink, type) or not callable(write) or iscoroutinefunction(write):
+                raise ConfigError(
+                    f"log must be an object with a plain write(event), or a list of them,"
+                    f" not {sink!r:.80}; EventLog() of untildone.testing keeps events in memory"
+                )
+
+    def _loop_of(self, queue: EventQueue) -> asyncio.AbstractEventLoop | None:
+        """The loop of the run around this one that the queue is read in, where it is another."""
+        outer = self.outer
+        if outer is None or not any(queue is known for known in outer.queues):
+            return None
+        return None if outer.loop is asyncio.get_running_loop() else outer.loop
 
     async def _ending_queue(
         self, live: LiveStream, work: Callable[[], Awaitable[AgentResult]]
@@ -294,7 +361,7 @@ class _Entrance:
             agent_id=self._options.agent_id or agent.name,
             query="",
             record=recorder,
-            worker=_with_fallback(agent, path),
+            worker=path,
             judge_model=path,
             judge_of_branch=path_of,
             tools=tools,
@@ -334,11 +401,12 @@ def _synthesizer(agent: Agent, path: ModelPath) -> Synthesizer | None:
     loop = agent.loop_config
     if loop is None or loop.branches == 1 or loop.verifier is not None or loop.branch_vote:
         return None
-    if loop.synthesizer is not None:
-        return loop.synthesizer
     from untildone.verify.apex import APEXSynthesizer
 
-    return APEXSynthesizer(path)
+    own = loop.synthesizer
+    if isinstance(own, APEXSynthesizer):
+        return APEXSynthesizer(path.using(own.model), own.config)
+    return own if own is not None else APEXSynthesizer(path)
 
 
 def _output(agent: Agent) -> OutputReader | None:
@@ -381,6 +449,8 @@ def collect(items: Sequence[Any]) -> dict[str, Tool]:
     Raises:
         ConfigError: Something is no tool, or two have one name.
     """
+    if not isinstance(items, list | tuple):
+        raise ConfigError(f"tool_defs must be a list of tools or functions, not {items!r:.80}")
     if not items:
         return {}
     from untildone.tools import collect_tools
@@ -402,6 +472,10 @@ def _agent_tool(data: AgentAsTool) -> Tool:
         reason = result.exit_reason
         if reason in (ExitReason.SATISFIED, ExitReason.CONVERGED):
             return result.text
+        if reason is ExitReason.AWAITING_APPROVAL:
+            raise ToolError(
+                f"{agent.name} has to ask a person for approval, which it cannot do as a tool"
+            )
         return f"[{agent.name} stopped early: {reason}]\n{result.text}"
 
     return as_tool(run_task)
@@ -429,40 +503,53 @@ def _model_path(
 
         return RetryingModel(metered, policy, clock or SystemClock())
 
-    return ModelPath(model, wrap, resolve)
-
-
-def _with_fallback(agent: Agent, path: ModelPath) -> Model:
     chain = agent.fallback_chain
-    if chain is None or not chain.models:
-        return path
-    from untildone.models.fallback import FallbackModel
-
-    return FallbackModel([path, *(path.using(model) for model in chain.models)])
+    return ModelPath(model, wrap, resolve, () if chain is None else chain.models)
 
 
 def _decisions(run: Run, approvals: Approvals) -> list[LogEvent]:
-    """The decisions as events; one for a call that does not wait is refused by name."""
-    waiting = dict(_waiting_calls(run))
+    """The decisions as events.
+
+    Raises:
+        ResumeError: A call does not wait, or two that wait have the id that was given.
+    """
+    waiting = _waiting_calls(run)
     decided: list[LogEvent] = []
-    for call_id, answer in approvals.items():
-        if call_id not in waiting:
-            known = ", ".join(sorted(waiting)) or "none"
+    for key, answer in approvals.items():
+        meant = [call for call in waiting if key in (call.call_id, call.key)]
+        if len(meant) != 1:
+            shown = ", ".join(f"{call.key} ({call.tool}, id {call.call_id!r})" for call in waiting)
+            problem = "more than one call has this id" if meant else "no such call waits"
             raise ResumeError(
-                f"no call {call_id!r} waits for approval in run {run.run_id}; waiting: {known}"
+                f"approvals has {key!r}: {problem} in run {run.run_id}; waiting: {shown or 'none'}"
             )
-        at, index = waiting[call_id]
         reason = answer if isinstance(answer, str) else None
-        decided.append(ApprovalDecided(at, index, answer is True, reason))
+        decided.append(ApprovalDecided(meant[0].at, meant[0].index, answer is True, reason))
     return decided
 
 
-def _waiting_calls(run: Run) -> list[tuple[str, tuple[At, int]]]:
+@dataclass(frozen=True, slots=True)
+class _WaitingCall:
+    """A call that waits for a person, by its id and by a key that no other call has."""
+
+    at: At
+    index: int
+    call_id: str
+    tool: str
+
+    @property
+    def key(self) -> str:
+        return approval_key(self.at, self.index)
+
+
+def _waiting_calls(run: Run) -> list[_WaitingCall]:
     state = run.state
     return [
-        (
+        _WaitingCall(
+            At(run.run_id, state.iteration, branch, agent_run.turns),
+            index,
             agent_run.calls[index].id,
-            (At(run.run_id, state.iteration, branch, agent_run.turns), index),
+            agent_run.calls[index].name,
         )
         for branch, agent_run in enumerate(state.runs)
         for index, decision in agent_run.approvals.items()

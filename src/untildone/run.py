@@ -306,8 +306,10 @@ class AgentStream:
         if not task.done():
             task.cancel()
             await asyncio.wait([task])
-        if not task.cancelled() and task.exception() is None:
+        try:
             self.result = task.result()
+        except BaseException as error:
+            self.result = partial_result(error)
 
     def _start(self) -> asyncio.Task[AgentResult]:
         if self._task is None:

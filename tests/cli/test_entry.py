@@ -69,6 +69,16 @@ def test_a_fault_of_ours_is_not_taken_for_a_missing_extra():
     assert "pip install" not in done.stderr
 
 
+def test_a_fault_of_ours_is_told_in_one_line_too(monkeypatch: pytest.MonkeyPatch):
+    def broken(**_: object) -> None:
+        raise KeyError("oops")
+
+    monkeypatch.setattr("untildone.cli.doctor.examine", broken)
+    result = untildone("doctor")
+    assert result.exit_code == 1
+    assert result.stderr == "error: KeyError: 'oops' (set UNTILDONE_DEBUG=1 to see where)\n"
+
+
 def test_alone_it_shows_what_there_is():
     result = untildone()
     assert result.exit_code == 2

@@ -265,8 +265,8 @@ def test_an_older_draft_is_read_as_it_says():
 
 
 def test_one_object_serves_many_answers():
-    criterion = BoundedJsonSchema(laughing(13))
-    for _ in range(50):
+    criterion = BoundedJsonSchema(laughing(11))  # some 10,000 steps each time
+    for _ in range(8):
         assert criterion.evaluate(context("3")).satisfied
 
 

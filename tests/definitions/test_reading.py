@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from untildone import ConfigError
 from untildone.app.definitions import (
     AgentDefinition,
     DefinitionError,
+    HarnessSettings,
     LoopCriterion,
     LoopSettings,
     ModelBinding,
@@ -61,15 +63,15 @@ TEXTS = {"yaml": YAML, "json": JSON, "toml": TOML}
 DEFINITION = AgentDefinition(
     name="researcher",
     model=ModelBinding(provider="openai", model="gpt-5"),
-    harness={
-        "loop": LoopSettings(
+    harness=HarnessSettings(
+        loop=LoopSettings(
             criteria=[LoopCriterion(kind="completionMarker", marker="ALL DONE")], max_iterations=5
         )
-    },
+    ),
 )
 
 
-def problems(text: str, written="yaml") -> list[tuple[int | None, str, str]]:
+def problems(text: str, written: Any = "yaml") -> list[tuple[int | None, str, str]]:
     """Line, path and message of everything that is wrong with a text."""
     with pytest.raises(DefinitionError) as caught:
         parse_definition(text, written)

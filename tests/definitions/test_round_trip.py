@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from tests.definitions.strategies import definitions
 from untildone.app.definitions import (
     AgentDefinition,
+    HarnessSettings,
     LoopCriterion,
+    LoopSettings,
     ModelBinding,
     dump_definition,
     load_definition,
@@ -75,9 +77,11 @@ def test_null_inside_of_a_value_is_refused_by_toml_with_its_place():
     definition = AgentDefinition(
         name="a",
         model=ModelBinding(provider="openai", model="gpt-5"),
-        harness={
-            "loop": {"criteria": [{"kind": "jsonSchema", "json_schema": {"enum": [1, None]}}]}
-        },
+        harness=HarnessSettings(
+            loop=LoopSettings(
+                criteria=[LoopCriterion(kind="jsonSchema", json_schema={"enum": [1, None]})]
+            )
+        ),
     )
     with pytest.raises(ConfigError, match=r"criteria\[0\].jsonSchema.enum\[1\] is null"):
         dump_definition(definition, "toml")

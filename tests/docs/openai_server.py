@@ -45,7 +45,7 @@ def openai_server(answer: Callable[[Body, int], Answer]) -> Generator[OpenAIServ
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  its base says so
             pass
 
         def do_POST(self) -> None:

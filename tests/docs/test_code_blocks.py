@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import inspect
 import io
+import itertools
 import re
 import shlex
 import tomllib
@@ -27,7 +28,7 @@ from untildone.cli import main as command_line
 from untildone.models.local import local_weights
 from untildone.run import aclose
 
-SHELL = ("sh", "console", "bash")
+SHELL = ("sh", "shell", "console", "bash")
 KNOWN_LANGUAGES = {"python", "text", "toml", "yaml", "json", "jsonc", "ini", "make", "", *SHELL}
 
 PREPARED: dict[str, str] = {
@@ -163,11 +164,15 @@ def commands_in(line: str) -> list[list[str]]:
     return [words for words in commands if words]
 
 
+def is_a_setting(word: str) -> bool:
+    """Whether a word before a command sets a variable for it."""
+    return re.fullmatch(r"[A-Z_]+=.*", word) is not None
+
+
 @pytest.mark.parametrize(("where", "line"), shell_lines(), ids=lambda value: str(value)[:60])
 def test_the_commands_of_shell_blocks_exist(where: str, line: str):
-    for words in commands_in(line):
-        while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
-            words = words[1:]
+    for command in commands_in(line):
+        words = list(itertools.dropwhile(is_a_setting, command))
         assert words, where
         if words[:3] == ["python", "-m", "untildone"]:
             words = words[2:]
@@ -181,8 +186,22 @@ def test_the_commands_of_shell_blocks_exist(where: str, line: str):
             case ["export", setting]:
                 check_variable(setting.partition("=")[0], where)
             case [
-                "git" | "cd" | "ollama" | "llama-server" | "vllm" | "printf" | "echo" | "cat"
-                | "python" | "pytest" | "jq" | "cp" | "tail" | "ls" | "mkdir" | "docker",
+                "git"
+                | "cd"
+                | "ollama"
+                | "llama-server"
+                | "vllm"
+                | "printf"
+                | "echo"
+                | "cat"
+                | "python"
+                | "pytest"
+                | "jq"
+                | "cp"
+                | "tail"
+                | "ls"
+                | "mkdir"
+                | "docker",
                 *_,
             ]:
                 pass

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import importlib
 import re
+import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,6 +17,7 @@ import untildone
 from tests.docs.pages import (
     DOCS,
     README,
+    ROOT,
     name_of,
     pages,
     prose_of,
@@ -228,6 +230,39 @@ def test_the_stuck_rules_and_their_limits_are_those_of_the_code(page: Path):
         short = rule.removesuffix("_errors") if rule == "transient_errors" else rule
         fields = [getattr(policy, f"{short}_{end}", None) for end in ("nudge", "stop", "limit")]
         assert said == [str(limit) for limit in fields if limit is not None], rule
+
+
+# ── Figures ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_table_of_judge_noise_is_the_arithmetic_it_says():
+    (rows,) = [t for t in tables_of(CONCEPTS / "verifier.md") if "wrong this often" in t[0][0]]
+    for row in rows[1:]:
+        wrong = float(row[0].removeprefix("p = "))
+        shares = [1 - (1 - wrong ** (k + 1)) ** n for n, k in ((1, 0), (5, 0), (5, 1), (5, 2))]
+        for cell, share in zip(row[1:], shares, strict=True):
+            digits = len(cell.rstrip("%").partition(".")[2])
+            assert cell == f"{100 * share:.{digits}f}%"
+
+
+@pytest.mark.parametrize("page", [DOCS / "why.md", CONCEPTS / "stuck.md"], ids=name_of)
+def test_figures_of_the_stuck_detector_are_those_of_its_notes(page: Path):
+    """The notes' figures are asserted against the recorded runs elsewhere."""
+    notes = (DOCS / "stuck-detector-notes.md").read_text("utf-8").replace("*", "")
+    for figure in ("2,055", "935", "365", "196 of 365"):
+        assert figure in notes
+    said = page.read_text("utf-8").replace("\n", " ").replace("*", "")
+    assert "2,055" in said
+    assert re.search(r"196 of the 365", said)
+    assert re.search(r"(0 of 935|none of the 935)", said)
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_extras_that_a_page_names_are_there(page: Path):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = set(project["optional-dependencies"])
+    for named in re.findall(r"untildone\[([a-z,]+)\]", page.read_text("utf-8")):
+        assert set(named.split(",")) <= extras, f"pyproject.toml has no extra {named!r}"
 
 
 # ── Models ───────────────────────────────────────────────────────────────────────────────────────

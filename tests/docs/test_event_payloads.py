@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -15,6 +15,8 @@ from untildone import (
     EventType,
     FallbackChain,
     LoopConfig,
+    ModelReply,
+    ModelRequest,
     RateLimitError,
     RetryPolicy,
     StreamEvent,
@@ -46,9 +48,7 @@ def documented() -> dict[str, set[str]]:
 
 async def events_of(agent: Agent, **options: Any) -> list[StreamEvent]:
     queue: asyncio.Queue[Any] = asyncio.Queue()
-    await asyncio.gather(
-        run_agent(agent, TASK, queue=queue, **options), return_exceptions=True
-    )
+    await asyncio.gather(run_agent(agent, TASK, queue=queue, **options), return_exceptions=True)
     items = [queue.get_nowait() for _ in range(queue.qsize())]
     assert items[-1] is None
     return items[:-1]
@@ -66,8 +66,11 @@ def score(value: float) -> Verifier:
 class Thinking:
     name = "thinking"
 
-    async def generate(self, _request: Any, on_delta: Any = None) -> Any:
-        await on_delta(ThinkingDelta("hm"))
+    async def generate(
+        self, request: ModelRequest, on_delta: Callable[..., Awaitable[None]] | None = None
+    ) -> ModelReply:
+        if on_delta is not None:
+            await on_delta(ThinkingDelta("hm"))
         return reply("done")
 
 

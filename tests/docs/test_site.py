@@ -1,4 +1,4 @@
-"""``make docs``: the site builds without a warning, is whole, and fetches nothing from elsewhere."""
+"""``make docs``: the site builds without a warning, is whole, fetches nothing from elsewhere."""
 
 from __future__ import annotations
 

@@ -48,16 +48,17 @@ def load(name: str) -> Any:
 class Provider:
     """Gives the next line of the right script: the judges', else the workers'."""
 
-    def __init__(self, work: Sequence[Answer], grades: Sequence[Any]) -> None:
+    def __init__(self, work: Sequence[Any], grades: Sequence[Any]) -> None:
         self.work = list(work)
         self.grades = list(grades)
         self.lock = threading.Lock()
 
     def __call__(self, body: Body, _: int) -> Answer:
         with self.lock:
-            script = self.grades if asks_for_json(body) else self.work
-            line = script[0] if len(script) == 1 else script.pop(0)
-        return line(body) if callable(line) else line
+            script: list[Any] = self.grades if asks_for_json(body) else self.work
+            line: Any = script[0] if len(script) == 1 else script.pop(0)
+        given: Any = line(body) if callable(line) else line
+        return given
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Generator[Serve]:
     """``serve(work, grades)``: a provider; the last line of a script repeats."""
     running: list[Any] = []
 
-    def start(work: Sequence[Answer], grades: Sequence[Any] = ()) -> OpenAIServer:
+    def start(work: Sequence[Any], grades: Sequence[Any] = ()) -> OpenAIServer:
         context = openai_server(Provider(work, grades))
         server = context.__enter__()
         running.append(context)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.memory.places import EVEN_FOREIGN, FourMethods, Place
@@ -325,6 +325,7 @@ QUERIES = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(QUERIES, max_size=8), QUERIES, st.integers(1, 4))
 def test_recall_gives_different_known_episodes_with_a_word_in_common_and_always_the_same(
     asked: list[list[str]], query: list[str], top_k: int

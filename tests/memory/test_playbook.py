@@ -7,7 +7,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from untildone import ConfigError, MemoryProviderError
@@ -188,6 +188,7 @@ DELTAS = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(DELTAS, max_size=3))
 def test_deltas_add_up_to_the_same_counts_in_any_order(deltas: list[Delta]):
     outcomes: set[frozenset[tuple[str, int]]] = set()
@@ -201,6 +202,7 @@ def test_deltas_add_up_to_the_same_counts_in_any_order(deltas: list[Delta]):
     assert len(outcomes) == 1
 
 
+@settings(deadline=None)
 @given(st.lists(DELTAS, max_size=8), st.integers(1, 4))
 def test_a_playbook_is_never_over_full_and_has_what_was_learned_last(
     deltas: list[Delta], most: int

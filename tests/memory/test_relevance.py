@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from untildone.memory.notebook import Notebook
@@ -85,6 +85,7 @@ TEXTS = st.lists(st.sampled_from(["heron", "wren", "river", "東京", "ไทย
 STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.none() | TEXTS), max_size=12)
 
 
+@settings(deadline=None)
 @given(STEPS)
 def test_an_index_that_was_changed_answers_like_one_made_anew(steps: list[tuple[str, str | None]]):
     changed, texts = Index(), dict[str, str]()
@@ -102,6 +103,7 @@ def test_an_index_that_was_changed_answers_like_one_made_anew(steps: list[tuple[
         assert changed.scores(query, every) == fresh.scores(query, every)
 
 
+@settings(deadline=None)
 @given(STEPS)
 def test_a_notebook_that_took_over_answers_like_one_that_lived_through_it(
     steps: list[tuple[str, str | None]],

@@ -1,7 +1,5 @@
 """SKILL.md: what is written can be read, by us and by anything that reads YAML."""
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +12,7 @@ FILES = st.builds(
     SkillFile,
     name=st.from_regex(r"[a-z0-9]{1,10}(-[a-z0-9]{1,10}){0,2}", fullmatch=True),
     description=TEXTS.filter(bool),
-    metadata=st.dictionaries(st.from_regex(r"[a-z][a-z0-9-]{0,9}", fullmatch=True), TEXTS),
+    metadata=st.dictionaries(st.from_regex(r"[a-z0-9][a-z0-9-]{0,9}", fullmatch=True), TEXTS),
     body=TEXTS,
 )
 
@@ -30,9 +28,16 @@ def test_what_is_written_is_yaml(file: SkillFile):
     front = file.to_text().split("\n---\n")[0]
     read = yaml.safe_load(front.removeprefix("---\n"))
     assert read.pop("metadata", {}) == file.metadata
-    # A name of digits alone would be a number, and one like 2026-01-01 a date.
-    assert str(read.pop("name")) == file.name or not re.search("[a-z]", file.name)
-    assert read == {"description": file.description}
+    assert read == {"name": file.name, "description": file.description}
+
+
+@pytest.mark.parametrize("name", ["on", "no", "null", "9", "1e5", "2026-01-01", "0x1f", "y"])
+def test_a_name_that_yaml_would_not_take_for_a_text_is_quoted(name: str):
+    yaml = pytest.importorskip("yaml")
+    file = SkillFile(name=name, description="d", metadata={name: "v"}, body="")
+    front = file.to_text().split("\n---\n")[0].removeprefix("---\n")
+    assert yaml.safe_load(front) == {"name": name, "description": "d", "metadata": {name: "v"}}
+    assert SkillFile.from_text(file.to_text()) == file
 
 
 def test_the_form_is_the_one_of_the_agent_skills_specification():

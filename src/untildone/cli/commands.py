@@ -8,12 +8,11 @@ from typing import Any, Final
 
 import click
 from click.core import ParameterSource
-from click.exceptions import NoArgsIsHelpError
+from click.exceptions import Exit, NoArgsIsHelpError
 
 import untildone
 from untildone.cli.exit_status import STATUS_OF, USAGE, status_table
 from untildone.cli.failures import failure_of
-from untildone.domain.errors import UntildoneError
 from untildone.domain.exits import ExitReason
 
 _INTERRUPTED: Final = STATUS_OF[ExitReason.CANCELLED]
@@ -45,7 +44,9 @@ class _Commands(click.Group):
         """Runs a command."""
         try:
             return super().invoke(ctx)
-        except UntildoneError as error:
+        except (click.ClickException, click.Abort, Exit, BrokenPipeError):
+            raise
+        except Exception as error:
             raise failure_of(error) from error
 
 

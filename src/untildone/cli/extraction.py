@@ -25,8 +25,9 @@ MAX_TOKENS: Final = 48
 """A reply is about 24 tokens; a runaway text is cut, which the check then finds."""
 
 MAX_ROUNDS: Final = 4
-CONCURRENCY: Final = 4
-"""The slots of the embedded server; the same work takes a third less CPU than one at a time."""
+CONCURRENCY: Final = 2
+"""Sentences at once. Two cost the least CPU, 22 s the batch: one alone gains nothing from batching
+(23 s), and of four (25 s) each slot of the server must first read the few-shot messages."""
 
 REPLY_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any, Final, cast
 from urllib.parse import unquote
@@ -19,7 +21,7 @@ from untildone.domain.errors import ConfigError, GradingError
 from untildone.domain.grading import CriterionContext, CriterionVerdict
 
 _MOST_NODES: Final = 5000
-_MOST_STEPS: Final = 100_000
+_MOST_STEPS: Final = 50_000
 # ``uniqueItems`` compares items in pairs where they cannot be sorted.
 _PAIRS_A_STEP: Final = 50
 
@@ -35,9 +37,18 @@ _REFUSED: Final = frozenset(
     }
 )
 
-_steps_left: ContextVar[list[int] | None] = ContextVar("untildone_schema_steps", default=None)
-
 _Check = Callable[[Any, Any, Any, Any], "Iterator[Any] | None"]
+
+
+@dataclass(slots=True)
+class _Bounds:
+    """What one evaluation may use up, and the patterns it searches with."""
+
+    patterns: Mapping[str, LinearRegex]
+    steps_left: int = _MOST_STEPS
+
+
+_bounds: ContextVar[_Bounds] = ContextVar("untildone_schema_bounds")
 
 
 class BoundedJsonSchema(JsonSchema):
@@ -51,12 +62,18 @@ class BoundedJsonSchema(JsonSchema):
         ConfigError: It is no such schema, or the package ``jsonschema`` is missing.
     """
 
-    __slots__ = ()
+    __slots__ = ("_patterns",)
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        patterns = _Survey(schema).patterns
+        self._patterns = _Survey(schema).patterns
         super().__init__(schema)
-        self._validator = _bounded(type(self._validator), schema, patterns)
+        kind = cast("Any", type(self._validator))
+        # With ``$schema`` in it the library would take its own validator for every part.
+        own = {key: value for key, value in schema.items() if key != "$schema"}
+        registry = import_module("referencing").Registry()
+        self._validator = _counting(kind)(
+            own, registry=registry, format_checker=kind.FORMAT_CHECKER
+        )
 
     def evaluate(self, ctx: CriterionContext) -> CriterionVerdict:
         """Reads and checks the answer.
@@ -64,11 +81,11 @@ class BoundedJsonSchema(JsonSchema):
         Raises:
             GradingError: Checking takes too many steps.
         """
-        token = _steps_left.set([_MOST_STEPS])
+        token = _bounds.set(_Bounds(self._patterns))
         try:
             return super().evaluate(ctx)
         finally:
-            _steps_left.reset(token)
+            _bounds.reset(token)
 
 
 class _Survey:
@@ -132,37 +149,28 @@ class _Survey:
             )
 
 
-def _bounded(kind: Any, schema: Mapping[str, Any], patterns: Mapping[str, LinearRegex]) -> Any:
-    """A validator of the schema's own draft that counts its steps."""
-    extend = import_module("jsonschema.validators").extend
-    checks = {name: _counted(name, check) for name, check in kind.VALIDATORS.items()}
-    checks["pattern"] = _counted("pattern", _pattern_check(patterns))
-    # With ``$schema`` in it the library would take its own validator for every part.
-    own = {key: value for key, value in schema.items() if key != "$schema"}
-    registry = import_module("referencing").Registry()
-    return extend(kind, checks)(own, registry=registry, format_checker=kind.FORMAT_CHECKER)
+@cache
+def _counting(kind: Any) -> Any:
+    """The validator of a draft, counting its steps; made once for each draft."""
+    checks = {**kind.VALIDATORS, "pattern": _check_pattern}
+    counted = {name: _counted(name, check) for name, check in checks.items()}
+    return import_module("jsonschema.validators").extend(kind, counted)
 
 
 def _counted(name: str, check: _Check) -> _Check:
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
-        steps = 1
+        bounds = _bounds.get()
+        bounds.steps_left -= 1
         if name == "uniqueItems" and isinstance(instance, list):
-            steps += len(cast("list[Any]", instance)) ** 2 // _PAIRS_A_STEP
-        left = _steps_left.get()
-        if left is not None:
-            left[0] -= steps
-            if left[0] < 0:
-                raise GradingError("checking the answer takes too many steps")
+            bounds.steps_left -= len(cast("list[Any]", instance)) ** 2 // _PAIRS_A_STEP
+        if bounds.steps_left < 0:
+            raise GradingError("checking the answer takes too many steps")
         yield from check(validator, value, instance, schema) or ()
 
     return counted
 
 
-def _pattern_check(patterns: Mapping[str, LinearRegex]) -> _Check:
-    error_of = import_module("jsonschema.exceptions").ValidationError
-
-    def check(validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterator[Any]:  # noqa: ARG001
-        if isinstance(instance, str) and not patterns[pattern].found_in(instance):
-            yield error_of(f"{instance!r} does not match {pattern!r}")
-
-    return check
+def _check_pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[Any]:
+    if isinstance(instance, str) and not _bounds.get().patterns[pattern].found_in(instance):
+        error = import_module("jsonschema.exceptions").ValidationError
+        yield error(f"{instance!r} does not match {pattern!r}")

@@ -201,8 +201,9 @@ def partial_result(error: BaseException) -> AgentResult | None:
     """The best result a run had when it raised ``error``, or None.
 
     Works for any exception that left one of the doors: this library's, anybody else's,
-    ``CancelledError``, and the ``TimeoutError`` that ``asyncio.timeout`` makes of one. Where an
-    error of a run inside another one leaves that one too, the outer run's result is given;
+    ``CancelledError``, and what ``asyncio`` makes of that: ``TimeoutError`` and, on Ctrl-C,
+    ``KeyboardInterrupt``. Where an error of a run inside another one leaves that one too, the outer
+    run's result is given;
     ``.result`` of this library's errors stays the inner one's.
     """
     seen: BaseException | None = error
@@ -212,7 +213,8 @@ def partial_result(error: BaseException) -> AgentResult | None:
         noted = seen.__dict__.get(_RESULT_ATTRIBUTE)
         if noted is not None:
             return noted
-        seen = seen.__cause__
+        made_of_it = isinstance(seen, KeyboardInterrupt | TimeoutError)
+        seen = seen.__cause__ or (seen.__context__ if made_of_it else None)
     return error.result if isinstance(error, RunError) else None
 
 

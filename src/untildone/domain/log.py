@@ -61,6 +61,11 @@ class At(Record):
     turn: int = 0
 
 
+def approval_key(at: At, index: int) -> str:
+    """Tells one waiting call of a run from all others; call ids may be empty or doubled."""
+    return f"{at.iteration}.{at.branch}.{at.turn}.{index}"
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class RunStarted(Record):
     """The beginning: all that the caller gave, as data."""

@@ -168,6 +168,11 @@ def message_from_dict(form: Mapping[str, Any], *, where: str = "message") -> Mes
             " use a string, a list of content parts, or None"
         )
         raise ConfigError(msg)
+    if isinstance(content, list) and not all(isinstance(part, dict) for part in content):  # pyright: ignore[reportUnknownVariableType]
+        raise ConfigError(
+            f"{where} has content parts that are no dicts: {content!r:.80};"
+            " a part looks like {'type': 'text', 'text': '…'}"
+        )
     extra = {key: value for key, value in form.items() if key not in _KNOWN_KEYS}
     return Message(
         role=role,
@@ -189,6 +194,11 @@ def messages_from_dicts(forms: Iterable[Mapping[str, Any]]) -> list[Message]:
         kind = "string" if isinstance(forms, str) else "dict"
         raise ConfigError(
             f"messages must be a list of dicts, not a {kind};"
+            " for one question use [{'role': 'user', 'content': '…'}]"
+        )
+    if not isinstance(forms, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(
+            f"messages must be a list of dicts, not {forms!r:.80};"
             " for one question use [{'role': 'user', 'content': '…'}]"
         )
     return [message_from_dict(form, where=f"messages[{i}]") for i, form in enumerate(forms)]

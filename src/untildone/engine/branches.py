@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, assert_never
 
+from untildone.cancellation import is_being_cancelled, stop_if_cancelled, together
 from untildone.domain.errors import GradingError, MaxTurnsError, RunError, describe
 from untildone.domain.exits import ExitReason
 from untildone.domain.log import BranchSelected, CandidateDropped, Voted
 from untildone.domain.messages import Message
-from untildone.engine.cancellation import is_being_cancelled, together
 from untildone.engine.context import Run
 from untildone.engine.judging import fail_judging, grade_answer
 from untildone.engine.turns import run_turns
@@ -28,6 +29,8 @@ from untildone.policy.branches import (
 )
 from untildone.policy.outcome import candidate_result
 from untildone.policy.steps import GradeBranches, RunBranches, SelectBranch
+
+_log = logging.getLogger("untildone")
 
 CandidateWork = Callable[[Run, int], Awaitable[None]]
 
@@ -85,7 +88,16 @@ async def _merge(run: Run, live: list[int]) -> None:
     results = [candidate_result(run.state, branch) for branch in live]
     live_stream = run.record.live
     queue = None if live_stream is None else live_stream.queue
-    merged = await run.synthesizer.synthesize(run.query, results, queue)
+    try:
+        merged = await run.synthesizer.synthesize(run.query, results, queue)
+    except Exception as error:
+        stop_if_cancelled()
+        # The candidates are paid for: the first one goes forward rather than none.
+        _log.warning(
+            "merging the candidates of agent %r failed: %s", run.agent.name, describe(error)
+        )
+        await run.record(BranchSelected(run.at(), live[0]))
+        return
     message = Message("assistant", merged.text)
     await run.record(BranchSelected(run.at(), None, merged=message, confidence=merged.confidence))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
+from untildone.cancellation import forgiving_the_past
 from untildone.domain.errors import (
     CriterionFailedError,
     LoopConvergedError,
@@ -18,7 +19,6 @@ from untildone.domain.errors import (
 from untildone.domain.exits import ExitReason
 from untildone.domain.log import RunEnded
 from untildone.domain.results import AgentResult
-from untildone.engine.cancellation import forgiving_the_past
 from untildone.engine.context import Run
 from untildone.engine.remembering import learn, record_episode
 from untildone.engine.tool_calls import answer_the_rest

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from typing import Any
 
-from untildone.engine.cancellation import is_being_cancelled
+from untildone.cancellation import is_being_cancelled, stop_if_cancelled
 from untildone.engine.context import Run
 
 _log = logging.getLogger("untildone")
@@ -19,8 +20,10 @@ async def call_hook(run: Run, name: str, *arguments: Any) -> None:
     if hook is None:
         return
     try:
-        await hook(*arguments)
-    except (Exception, asyncio.CancelledError) as error:
-        if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
-            raise
-        _log.warning("hook %s of agent %r raised", name, run.agent.name, exc_info=True)
+        answer = hook(*arguments)
+        if inspect.isawaitable(answer):
+            await answer
+    except (Exception, asyncio.CancelledError):
+        if not is_being_cancelled():
+            _log.warning("hook %s of agent %r raised", name, run.agent.name, exc_info=True)
+    stop_if_cancelled()

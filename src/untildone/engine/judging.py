@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from collections.abc import AsyncGenerator, Generator
 from typing import Any, assert_never
 
 from untildone.agent import LoopConfig, criterion_name
+from untildone.cancellation import is_being_cancelled
 from untildone.domain.errors import GradingError, LoopConvergedError, describe
 from untildone.domain.grading import CriterionContext, CriterionVerdict
 from untildone.domain.log import At, CriterionJudged, Graded, PredicateJudged
 from untildone.domain.results import AgentResult
-from untildone.engine.cancellation import is_being_cancelled
 from untildone.engine.context import Run
 from untildone.engine.remembering import record_episode
 from untildone.policy.feedback import grade_in_words
@@ -83,8 +84,8 @@ async def _predicate(predicate: Any, result: AgentResult) -> bool:
     answer = predicate(result)
     while not isinstance(answer, bool) and inspect.isawaitable(answer):
         answer = await answer
-    if isinstance(answer, tuple):
-        # Not empty, so it would count as true, also (False, "why").
+    if isinstance(answer, tuple | Generator | AsyncGenerator) or callable(answer):
+        # Each would count as true, also (False, "why") and what has not run yet.
         raise GradingError(
             f"a predicate gave {answer!r:.80}; give a bool: (bool, feedback) is for criteria"
         )

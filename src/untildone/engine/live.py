@@ -24,6 +24,7 @@ from untildone.domain.log import (
     RunStarted,
     SkillDistilled,
     ToolFinished,
+    approval_key,
 )
 from untildone.domain.messages import ToolCall
 from untildone.domain.requests import (
@@ -47,9 +48,16 @@ EventQueue = asyncio.Queue[Any]
 class LiveStream:
     """One run's events on their way into a queue. A bounded queue slows the run, losing nothing."""
 
-    __slots__ = ("_agent_id", "_ended", "_last_shown", "_queue")
+    __slots__ = ("_agent_id", "_ended", "_last_shown", "_loop", "_queue")
 
-    def __init__(self, queue: EventQueue, agent_id: str) -> None:
+    def __init__(
+        self,
+        queue: EventQueue,
+        agent_id: str,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """``loop`` is the event loop that reads the queue, where it is not the running one."""
+        self._loop = loop
         self._queue = queue
         self._agent_id = agent_id
         self._last_shown = False
@@ -111,7 +119,11 @@ class LiveStream:
         if self._ended:
             return
         try:
-            await self._queue.put(item)
+            if self._loop is None:
+                await self._queue.put(item)
+            else:
+                given = asyncio.run_coroutine_threadsafe(self._queue.put(item), self._loop)
+                await asyncio.wrap_future(given)
         except Exception:
             self._ended = True
             _log.warning("the queue of agent %r gets no more events", self._agent_id, exc_info=True)
@@ -168,7 +180,8 @@ def _view(event: LogEvent, state: RunState) -> Iterator[tuple[EventType, dict[st
             yield EventType.LOOP_ITERATION, _iteration_view(event)
         case ApprovalRequested():
             call = ToolCall(event.call_id, event.tool, event.arguments)
-            yield EventType.APPROVAL_REQUESTED, _call_view(call)
+            key = approval_key(event.at, event.index)
+            yield EventType.APPROVAL_REQUESTED, {**_call_view(call), "approval_key": key}
         case _:
             return
 

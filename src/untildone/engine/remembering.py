@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar, cast, get_args
 
+from untildone.cancellation import is_being_cancelled, stop_if_cancelled
 from untildone.domain.episodes import Episode, Outcome
 from untildone.domain.errors import MemoryProviderError, describe
 from untildone.domain.exits import ExitReason
@@ -22,8 +23,8 @@ from untildone.domain.log import (
     SkillDistilled,
 )
 from untildone.domain.results import AgentResult
-from untildone.engine.cancellation import is_being_cancelled
 from untildone.engine.context import Run
+from untildone.policy.cutting import cut_text
 from untildone.policy.feedback import grade_in_words
 from untildone.policy.framing import framed
 from untildone.policy.outcome import final_result
@@ -98,7 +99,7 @@ async def _found(run: Run, memory: MemoryProvider) -> list[str]:
     """What a provider finds, but for what playbooks and episodes keep there in their own form."""
     found = await memory.search(run.query)
     return [
-        framed("memory", _cut(f"{key}: {value}"))
+        framed("memory", cut_text(f"{key}: {value}", _MOST_CHARS))
         for key, value in found
         if not key.startswith(_OWN_KEYS)
     ]
@@ -243,17 +244,11 @@ def _outcome(run: Run, ended: IterationEnded) -> Outcome:
 def _episode_in_words(episode: Episode) -> str:
     known = episode.outcome in get_args(Outcome)
     score = "" if episode.score is None else f", score {float(episode.score):g}"
-    request, answer = _cut(episode.query), _cut(episode.response)
-    lesson = f"\nLesson: {_cut(episode.reflection)}" if episode.reflection else ""
+    request, answer = cut_text(episode.query, _MOST_CHARS), cut_text(episode.response, _MOST_CHARS)
+    lesson = f"\nLesson: {cut_text(episode.reflection, _MOST_CHARS)}" if episode.reflection else ""
     body = f"Request: {request}\nAnswer: {answer}{lesson}"
     outcome = episode.outcome if known else "unknown"
     return f"An earlier attempt ({outcome}{score}):\n{framed('episode', body)}"
-
-
-def _cut(text: str) -> str:
-    from untildone.tools.results import cut_text
-
-    return cut_text(text, _MOST_CHARS)
 
 
 async def _guarded(
@@ -274,6 +269,5 @@ async def _guarded(
         problem = f"no answer within {limit_s:g} s" if limit.expired() else describe(error)
         _log.warning("%s of agent %r failed: %s", what, run.agent.name, problem)
         return None
-    if is_being_cancelled():
-        raise asyncio.CancelledError  # the memory kept it to itself
+    stop_if_cancelled()
     return given

@@ -6,15 +6,17 @@ Nothing in here raises because a tool failed: the model gets a short error it ca
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from typing import Any
 
+from untildone.cancellation import is_being_cancelled, stop_if_cancelled, together
 from untildone.domain.errors import LoopConvergedError, ToolError, describe
 from untildone.domain.log import ApprovalRequested, At, ToolFinished, ToolStarted
 from untildone.domain.messages import ToolCall
-from untildone.engine.cancellation import is_being_cancelled, together
 from untildone.engine.context import Run
 from untildone.engine.hooks import call_hook
+from untildone.policy.cutting import cut_text
 from untildone.policy.state import AgentRun
 from untildone.ports import Tool
 
@@ -71,7 +73,7 @@ async def _answer(run: Run, agent_run: AgentRun, at: At, index: int) -> None:
     try:
         arguments = _parse(tool, call, agent_run.finish_reason)
     except ToolError as error:
-        await _finish(run, at, index, call, str(error), is_error=True)
+        await _finish(run, at, index, call, cut_text(str(error)), is_error=True)
         return
     if run.agent.hooks is not None:
         decision = await _approval(run, agent_run, index, call, arguments)
@@ -120,14 +122,14 @@ async def _approval(
     if hooks is None or hooks.approve_tool is None:
         return True, None
     try:
-        answer = await hooks.approve_tool(call.name, arguments)
-    except asyncio.CancelledError:
-        if is_being_cancelled():
-            raise
-        return False, None
-    except Exception:
+        answer = hooks.approve_tool(call.name, arguments)
+        if inspect.isawaitable(answer):
+            answer = await answer
+    except (Exception, asyncio.CancelledError):
+        stop_if_cancelled()
         _log.warning("approve_tool raised for %r: the call is denied", call.name, exc_info=True)
         return False, None
+    stop_if_cancelled()
     if answer is None:
         return None
     if isinstance(answer, str):
@@ -136,21 +138,22 @@ async def _approval(
 
 
 async def _run(run: Run, tool: Tool, arguments: dict[str, Any]) -> tuple[str, bool]:
-    """The text for the model, and whether it reports a failure."""
+    """The text for the model, and whether it reports a failure. Errors are cut like results."""
     try:
         return await tool.run(arguments, run.offload), False
     except LoopConvergedError as error:
         # It belongs to the run that raised it; here it is that run's success.
-        return error.result.text if error.result is not None else str(error), False
+        return cut_text(error.result.text if error.result is not None else str(error)), False
     except ToolError as error:
-        return f"Error: {error}", True
+        return cut_text(f"Error: {error}"), True
     except asyncio.CancelledError as error:
         if is_being_cancelled():
             raise
         return f"Error: the tool was cancelled ({error!r})", True
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        # SystemExit is how command line parsers say that arguments are wrong.
         _log.info("tool %r raised", tool.spec.name, exc_info=True)
-        return f"Error: {describe(error)}", True
+        return cut_text(f"Error: {describe(error)}"), True
 
 
 async def _finish(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from untildone.cancellation import stop_if_cancelled
 from untildone.domain.log import AgentRunEnded, At, Nudged
 from untildone.domain.requests import ModelRequest
 from untildone.engine.context import Run
@@ -34,6 +35,7 @@ async def run_turns(run: Run, branch: int = 0) -> None:
     if agent_run.turns == 0:
         await call_hook(run, "on_agent_start")
     while True:
+        stop_if_cancelled()
         step = next_turn(agent_run, rules)
         match step:
             case CallModel():

@@ -7,22 +7,22 @@ import logging
 import os
 from typing import Any, Final
 
+from untildone.cancellation import is_being_cancelled
 from untildone.domain.bounds import check_count
 from untildone.domain.episodes import Episode
 from untildone.domain.errors import ConfigError, GradingError, describe
 from untildone.memory.episodes_text import check_episode, episode_from_text, episode_to_text, utc
 from untildone.memory.reflection import (
     checked_reflect_model,
-    is_being_cancelled,
     reflect,
     reflecting_model,
 )
 from untildone.memory.relevance import words_of, words_of_query
 from untildone.memory.scoped import Found, check_search, checked_backend
 from untildone.memory.shelf import shelf_in
+from untildone.policy.cutting import cut_text
 from untildone.policy.framing import framed
 from untildone.ports import MemoryProvider, Model
-from untildone.tools.results import cut_text
 
 _log = logging.getLogger("untildone")
 

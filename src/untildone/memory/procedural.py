@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast, get_args
 
+from untildone.cancellation import is_being_cancelled
 from untildone.domain.bounds import check_count
 from untildone.domain.errors import ConfigError, GradingError, describe
 from untildone.domain.grading import VerifierFeedback
@@ -25,15 +26,14 @@ from untildone.memory.playbook import (
 )
 from untildone.memory.reflection import (
     checked_reflect_model,
-    is_being_cancelled,
     reflect,
     reflecting_model,
 )
 from untildone.memory.scoped import checked_backend, key_of, update_value
+from untildone.policy.cutting import cut_text
 from untildone.policy.framing import framed
 from untildone.policy.grading import checked_score
 from untildone.ports import MemoryProvider, Model
-from untildone.tools.results import cut_text
 
 _log = logging.getLogger("untildone")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -82,9 +81,3 @@ async def reflect(
         complaint = f"That cannot be used: {problem}. Reply again with the JSON object only."
         messages = [*messages, *said, user_message(complaint)]
     raise GradingError(f"{model.name!r} gave no usable reflection, also after a repair: {problem}")
-
-
-def is_being_cancelled() -> bool:
-    """Whether the running task itself was asked to stop; else a cancellation is just a failure."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0

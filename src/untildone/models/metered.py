@@ -6,10 +6,12 @@ one, so that each try is metered, also the ones that failed.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from untildone.domain.errors import ConfigError, describe
+from untildone.cancellation import stop_if_cancelled
+from untildone.domain.errors import ConfigError, ConnectionFailedError, describe
 from untildone.domain.log import (
     At,
     LogEvent,
@@ -20,6 +22,7 @@ from untildone.domain.log import (
 )
 from untildone.domain.requests import DeltaSink, ModelReply, ModelRequest
 from untildone.domain.usage import UNKNOWN_USAGE, Usage
+from untildone.models.fallback import FallbackModel
 from untildone.ports import Model, RunModel
 
 
@@ -43,10 +46,11 @@ class EarlierReplies:
     def __init__(self, replies: Sequence[ModelCallReplied] = ()) -> None:
         self._replies = list(replies)
 
-    def take(self, purpose: Purpose, branch: int) -> ModelReply | None:
-        """The next earlier reply for this purpose and candidate, if there is one."""
+    def take(self, purpose: Purpose, at: At) -> ModelReply | None:
+        """The next earlier reply for this purpose, iteration and candidate, if there is one."""
         for index, reply in enumerate(self._replies):
-            if reply.purpose == purpose and reply.at.branch == branch:
+            same_place = (reply.at.iteration, reply.at.branch) == (at.iteration, at.branch)
+            if reply.purpose == purpose and same_place:
                 del self._replies[index]
                 return ModelReply(
                     message=reply.message,
@@ -84,7 +88,7 @@ class MeteredModel:
         if purpose == "worker" and request.at is None:
             purpose = "judge"  # only the turn loop, which says where it is, makes turns
         if purpose != "worker":
-            reply = self._earlier.take(purpose, at.branch)
+            reply = self._earlier.take(purpose, at)
             if reply is not None:
                 return reply
         name = self._inner.name
@@ -93,6 +97,13 @@ class MeteredModel:
             reply = await self._inner.generate(request, on_delta)
         except BaseException as error:
             self._record.note(ModelCallFailed(at, purpose, describe(error), _cost_of(error)))
+            # Neither may a client hide the run's cancellation from those who would try again, nor
+            # may a cancellation inside it pass for the run's.
+            stop_if_cancelled()
+            if isinstance(error, asyncio.CancelledError):
+                raise ConnectionFailedError(
+                    f"the call to {name!r} was cancelled by something else than the run"
+                ) from error
             raise
         if not isinstance(reply, ModelReply):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
@@ -123,11 +134,18 @@ class ModelPath:
     __slots__ = ("_model", "_resolve", "_wrap")
 
     def __init__(
-        self, model: Model, wrap: Callable[[Model], Model], resolve: Callable[[str], Model]
+        self,
+        model: Model,
+        wrap: Callable[[Model], Model],
+        resolve: Callable[[str], Model],
+        fallbacks: Sequence[str | Model] = (),
     ) -> None:
         self._wrap = wrap
         self._resolve = resolve
         self._model = wrap(model)
+        if fallbacks:
+            others = (resolve(m) if isinstance(m, str) else m for m in fallbacks)
+            self._model = FallbackModel([self._model, *(wrap(other) for other in others)])
 
     @property
     def name(self) -> str:

@@ -241,8 +241,11 @@ def _made(provider: Provider, name: str, base_url: str, key: str | None) -> Mode
     shown = f"{provider.name}/{name}"
     if provider.wire == "local":
         from untildone.models.local_model import LocalModel
+        from untildone.models.prompted_tools import PromptedToolsModel
 
-        return LocalModel(name)
+        # Its server takes tools but its small models never call them: they are prompted instead,
+        # for one call at a time, after which they answer (measured: docs/concepts/models.md).
+        return PromptedToolsModel(LocalModel(name), most_calls=1)
     if provider.wire == "litellm":
         from untildone.models.litellm import LiteLLMModel
 

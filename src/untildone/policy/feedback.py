@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from untildone.domain.log import Graded
 from untildone.domain.messages import Message, message_from_dict, user_message
+from untildone.policy.cutting import cut_text
 from untildone.policy.rules import LoopRules
 from untildone.policy.state import RunState
+
+MAX_FEEDBACK_CHARS: Final = 20_000
+"""Most characters of one feedback that are sent."""
+MAX_ISSUE_CHARS: Final = 4_000
+"""Most characters of one issue or suggestion that are sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,8 @@ def winning_feedback(state: RunState) -> Feedback:
     """
     if state.verdicts and not state.verdicts[-1].satisfied:
         judged = state.verdicts[-1]
-        return Feedback(judged.feedback or None, judged.messages)
+        text = judged.feedback and cut_text(judged.feedback, MAX_FEEDBACK_CHARS)
+        return Feedback(text or None, judged.messages)
     if state.grade is not None and not state.grade.converged:
         return Feedback(grade_in_words(state.grade) or None)
     return NO_FEEDBACK
@@ -47,11 +54,11 @@ def grade_in_words(grade: Graded) -> str:
         return ""
     lines = ["A reviewer did not accept your answer yet."]
     if grade.issues:
-        lines += ["Issues:", *(f"- {issue}" for issue in grade.issues)]
+        lines += ["Issues:", *(f"- {cut_text(issue, MAX_ISSUE_CHARS)}" for issue in grade.issues)]
     if grade.suggestion:
-        lines.append(f"Suggestion: {grade.suggestion}")
+        lines.append(f"Suggestion: {cut_text(grade.suggestion, MAX_ISSUE_CHARS)}")
     lines.append("Give your complete, improved answer.")
-    return "\n".join(lines)
+    return cut_text("\n".join(lines), MAX_FEEDBACK_CHARS)
 
 
 def refine_messages(

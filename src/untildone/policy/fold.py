@@ -293,7 +293,7 @@ def _merged(state: RunState, event: BranchSelected) -> AgentRun:
     """A merge goes forward as one assistant message after what all candidates were sent."""
     candidates = tuple(run for run in state.runs if run.dropped is None)
     message = event.merged or Message("assistant", "")
-    conversation = [*state.conversation, message]
+    conversation = [*state.conversation, *(() if message.is_empty else (message,))]
     return AgentRun(
         conversation,
         len(state.conversation),

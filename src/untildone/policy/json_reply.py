@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from untildone.domain.errors import GradingError
 
-_FENCE: Final = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_FENCE: Final = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
 def json_candidates(text: str) -> list[str]:

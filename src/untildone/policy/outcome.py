@@ -56,10 +56,25 @@ def final_result(state: RunState, reason: ExitReason, error: str | None = None) 
     return result
 
 
+def _best_candidate(state: RunState) -> AgentRun:
+    """What stands for an iteration before one of its candidates is selected."""
+    loop = state.rules.loop
+    if loop is None or loop.branches == 1 or state.selected:
+        return state.current
+    live = [run for run in state.runs if run.dropped is None] or state.runs
+    graded = [run for run in live if run.grade is not None]
+    if graded:
+        return max(graded, key=lambda run: 0.0 if run.grade is None else run.grade.score)
+    ended = [run for run in live if run.exit is not None]
+    return next((run for run in (*ended, *live, *state.runs) if run.text), state.current)
+
+
 def _returned(state: RunState, reason: ExitReason) -> Finished:
     """Which iteration is returned (semantics.md, refine loop, steps 5 to 7)."""
     underway = (
-        Finished(state.iteration, state.current, None, state.confidence) if state.runs else None
+        Finished(state.iteration, _best_candidate(state), None, state.confidence)
+        if state.runs
+        else None
     )
     match reason:
         case ExitReason.CONVERGED | ExitReason.STOP_CONDITION | ExitReason.CRITERION_ERROR:

@@ -58,6 +58,7 @@ class SkillLibrary:
 
         Raises:
             ConfigError: It is no distilled skill, or something in it cannot or must not be written.
+            SkillError: Its folder is a link, or its text is no valid Unicode.
             OSError: The folder cannot be written to.
         """
         if not isinstance(skill, DistilledSkill):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -18,6 +18,7 @@ _FENCE: Final = "---"
 _LINE: Final = re.compile(
     r"(?P<indent> *)(?P<key>[A-Za-z0-9_.-]+|\"[^\"]*\"):(?:\s+(?P<value>.*))?"
 )
+_NO_TEXTS: Final = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 _SINGLE_QUOTED: Final = re.compile(r"'((?:[^']|'')*)'(?:\s+#.*)?")
 _REST: Final = re.compile(r"(?:\s+#.*)?")
 # What YAML refuses, or takes for a line break, inside quotes.
@@ -42,10 +43,10 @@ class SkillFile:
 
     def to_text(self) -> str:
         """The file's text."""
-        lines = [_FENCE, f"name: {self.name}", f"description: {_quoted(self.description)}"]
+        lines = [_FENCE, f"name: {_word(self.name)}", f"description: {_quoted(self.description)}"]
         if self.metadata:
             lines.append("metadata:")
-            lines += [f"  {key}: {_quoted(value)}" for key, value in self.metadata.items()]
+            lines += [f"  {_word(key)}: {_quoted(value)}" for key, value in self.metadata.items()]
         return "\n".join((*lines, _FENCE, "", self.body, ""))
 
     @classmethod
@@ -99,6 +100,11 @@ def _field(fields: Mapping[str, str], name: str) -> str:
     if not value:
         raise SkillError(f"its front matter has no {name!r}")
     return value
+
+
+def _word(text: str) -> str:
+    """A name as it is, or in quotes where YAML would take it for a number, a date or a boolean."""
+    return text if text[:1].isalpha() and text.lower() not in _NO_TEXTS else _quoted(text)
 
 
 def _quoted(text: str) -> str:

@@ -10,21 +10,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from untildone.policy.cutting import DEFAULT_MAX_RESULT_CHARS, cut_text
     from untildone.tools.collect import as_tool, collect_tools
     from untildone.tools.decorator import tool
     from untildone.tools.function_tool import FunctionTool
-    from untildone.tools.options import DEFAULT_MAX_RESULT_CHARS, ToolOptions
-    from untildone.tools.results import cut_text, result_text
+    from untildone.tools.options import ToolOptions
+    from untildone.tools.results import result_text
 
 _WHERE = {
-    "DEFAULT_MAX_RESULT_CHARS": "options",
-    "FunctionTool": "function_tool",
-    "ToolOptions": "options",
-    "as_tool": "collect",
-    "collect_tools": "collect",
-    "cut_text": "results",
-    "result_text": "results",
-    "tool": "decorator",
+    "DEFAULT_MAX_RESULT_CHARS": "policy.cutting",
+    "FunctionTool": "tools.function_tool",
+    "ToolOptions": "tools.options",
+    "as_tool": "tools.collect",
+    "collect_tools": "tools.collect",
+    "cut_text": "policy.cutting",
+    "result_text": "tools.results",
+    "tool": "tools.decorator",
 }
 
 __all__ = [
@@ -42,6 +43,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    value = getattr(import_module(f"untildone.{_WHERE[name]}"), name)
     globals()[name] = value
     return value

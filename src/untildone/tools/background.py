@@ -17,12 +17,12 @@ from typing import Any, Final, Literal, Self
 from untildone.domain.errors import ConfigError, ToolError, describe
 from untildone.domain.messages import Message
 from untildone.domain.tools import ToolSpec, ToolTraits
+from untildone.policy.cutting import cut_text
 from untildone.ports import Offload, Tool
 from untildone.tools.call_site import answered_calls, call_site
 from untildone.tools.collect import as_tool
 from untildone.tools.function_tool import FunctionTool
 from untildone.tools.options import ToolOptions, check_name
-from untildone.tools.results import cut_text
 
 State = Literal["running", "finished", "failed", "lost"]
 

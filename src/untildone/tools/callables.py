@@ -20,6 +20,7 @@ def call_of(function: Any) -> Any:
 
 
 def class_of(function: Any) -> type[Any]:
+    """The class of a callable object."""
     return function.__class__
 
 

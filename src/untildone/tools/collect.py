@@ -8,10 +8,11 @@ from typing import Any, cast
 
 from untildone.domain.errors import ConfigError
 from untildone.domain.tools import ToolSpec
+from untildone.policy.cutting import DEFAULT_MAX_RESULT_CHARS, cut_text
 from untildone.ports import Offload, Tool
 from untildone.tools.function_tool import FunctionTool, function_label
 from untildone.tools.options import check_name
-from untildone.tools.results import DEFAULT_MAX_RESULT_CHARS, cut_text, result_text
+from untildone.tools.results import result_text
 
 
 def as_tool(item: object) -> Tool:

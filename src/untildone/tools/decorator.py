@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, cast, overload
 
 from untildone.domain.errors import ConfigError
+from untildone.policy.cutting import DEFAULT_MAX_RESULT_CHARS
 from untildone.tools.callables import is_kind
-from untildone.tools.options import DEFAULT_MAX_RESULT_CHARS, ToolOptions, checked_traits
+from untildone.tools.options import ToolOptions, checked_traits
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -15,16 +15,12 @@ from typing import Any, cast
 
 from untildone.domain.errors import ConfigError, ToolError
 from untildone.domain.tools import ToolSpec
+from untildone.policy.cutting import cut_text
 from untildone.ports import Offload
 from untildone.tools.callables import call_of, class_of, is_kind, unwrapped_partial
 from untildone.tools.decorator import OPTIONS_MARK
 from untildone.tools.options import PLAIN_OPTIONS, ToolOptions, check_name
-from untildone.tools.results import (
-    MAX_ITERATED,
-    cut_text,
-    result_text,
-    taken,
-)
+from untildone.tools.results import MAX_ITERATED, result_text, taken
 from untildone.tools.schema import FunctionSchema, function_schema
 
 

@@ -20,12 +20,12 @@ from urllib.parse import urlsplit
 from untildone.domain.bounds import check_count, check_number
 from untildone.domain.errors import ConfigError, ToolError
 from untildone.domain.tools import ToolSpec, ToolTraits
+from untildone.policy.cutting import DEFAULT_MAX_RESULT_CHARS, cut_text
 from untildone.ports import Offload
 from untildone.tools.json_arguments import JsonArguments
 from untildone.tools.mcp_connection import Connection, LastWords, StderrReader, close_all
 from untildone.tools.mcp_results import content_text
-from untildone.tools.options import DEFAULT_MAX_RESULT_CHARS, LEAST_MAX_RESULT_CHARS
-from untildone.tools.results import cut_text
+from untildone.tools.options import LEAST_MAX_RESULT_CHARS
 
 if TYPE_CHECKING:
     from mcp_types import Tool as ListedTool
@@ -104,6 +104,15 @@ class StdioMCP(MCPServer):
         args: Its arguments.
         env: Environment variables for it, beside the few that are safe to hand on, such as PATH.
         cwd: Where it runs; default: here.
+        name: How errors name it, and how a loaded skill finds it; default: the program's.
+        prefix: Put before the names of its tools.
+        only: The tools to use, by the server's own names; None: all of them.
+        timeout_s: Most seconds a call may take.
+        connect_timeout_s: Most seconds until the server has started and named its tools.
+        max_result_chars: Most characters of a result that are sent, 200 or more.
+
+    Raises:
+        ConfigError: A value cannot work.
     """
 
     command: str
@@ -155,6 +164,15 @@ class HTTPMCP(MCPServer):
         url: The server's endpoint, such as ``"https://example.com/mcp"``.
         headers: Sent with each request, such as ``{"Authorization": "Bearer …"}``.
         auth: An ``httpx2.Auth``, such as the OAuth providers of the SDK.
+        name: How errors name it, and how a loaded skill finds it; default: its host.
+        prefix: Put before the names of its tools.
+        only: The tools to use, by the server's own names; None: all of them.
+        timeout_s: Most seconds a call may take.
+        connect_timeout_s: Most seconds until the server has answered and named its tools.
+        max_result_chars: Most characters of a result that are sent, 200 or more.
+
+    Raises:
+        ConfigError: A value cannot work.
     """
 
     url: str
@@ -219,6 +237,15 @@ class SSEMCP(HTTPMCP):
         url: The address of the event stream, such as ``"http://localhost:8000/sse"``.
         headers: Sent with each request.
         auth: An ``httpx2.Auth``.
+        name: How errors name it, and how a loaded skill finds it; default: its host.
+        prefix: Put before the names of its tools.
+        only: The tools to use, by the server's own names; None: all of them.
+        timeout_s: Most seconds a call may take.
+        connect_timeout_s: Most seconds until the server has answered and named its tools.
+        max_result_chars: Most characters of a result that are sent, 200 or more.
+
+    Raises:
+        ConfigError: A value cannot work.
     """
 
     @asynccontextmanager

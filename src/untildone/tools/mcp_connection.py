@@ -28,6 +28,8 @@ _MOST_PAGES: Final = 100
 _WORDS_KEPT: Final = 2_000
 _WORDS_SHOWN: Final = 500
 _CHUNK: Final = 65_536
+GRACE_S = 5.0
+"""How long a server may take to let go; programs have the SDK's own limits beside it."""
 
 
 class Server(Protocol):
@@ -170,8 +172,8 @@ class Connection:
 async def close_all(connections: Sequence[Connection]) -> None:
     """Ends connections and waits until nothing of them is left, also while being cancelled.
 
-    Waiting is bounded: the SDK kills a server that does not end by itself. All is done in the
-    caller's task, since a task of its own could be cancelled before its first line.
+    Waiting is bounded: what does not end by itself is given up, and a program is killed. All is
+    done in the caller's task, since a task of its own could be cancelled before its first line.
     """
     for connection in connections:
         connection.end()
@@ -221,9 +223,13 @@ class _Link:
         return not self._is_open
 
     def end(self) -> None:
-        """Lets the connection end; one that is still being made is given up."""
+        """Lets the connection end, within a time limit; one still being made is given up."""
+        import anyio
+
         self._is_open = False
-        self._ending.set()
+        if not self._ending.is_set():
+            self._ending.set()
+            self._scope.deadline = anyio.current_time() + GRACE_S
         if not self.ready.done():
             self._scope.cancel()
 

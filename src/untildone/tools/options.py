@@ -10,9 +10,8 @@ from typing import Final, cast
 
 from untildone.domain.errors import ConfigError
 from untildone.domain.tools import PLAIN_TRAITS, ToolTraits
+from untildone.policy.cutting import DEFAULT_MAX_RESULT_CHARS
 
-DEFAULT_MAX_RESULT_CHARS: Final = 50_000
-"""Most characters of one result that are sent, where a tool does not say otherwise."""
 LEAST_MAX_RESULT_CHARS: Final = 200
 """The smallest bound a tool may set: below it the mark would be all there is."""
 

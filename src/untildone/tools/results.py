@@ -7,7 +7,6 @@ Text is all there is for now. Results with images or files will be content parts
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,37 +16,8 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Final, cast
 
-from untildone.tools.options import DEFAULT_MAX_RESULT_CHARS
-
 MAX_ITERATED: Final = 10_000
 """Most items taken of an iterator, which may be endless."""
-
-_HASH_DIGITS: Final = 12
-
-
-def cut_text(text: str, max_chars: int = DEFAULT_MAX_RESULT_CHARS) -> str:
-    """Leaves out the middle of a text that is too long, and says so there.
-
-    The mark holds a hash of the whole, so different texts stay different when cut alike.
-
-    Args:
-        text: Any text.
-        max_chars: Most characters of what is returned, the mark included; where not even the mark
-            has room, the mark alone is returned.
-    """
-    total = len(text)
-    if total <= max_chars:
-        return text
-    whole = text.encode("utf-8", "surrogatepass")
-    digest = hashlib.sha256(whole, usedforsecurity=False).hexdigest()[:_HASH_DIGITS]
-    room = max(0, max_chars - len(_mark(total, total, digest)))
-    head = (room + 1) // 2
-    tail = room - head
-    return text[:head] + _mark(total - room, total, digest) + text[total - tail :]
-
-
-def _mark(left_out: int, total: int, digest: str) -> str:
-    return f"\n[… {left_out:,} of {total:,} characters left out; sha256 of all: {digest} …]\n"
 
 
 def result_text(value: object) -> str:

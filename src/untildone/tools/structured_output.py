@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from untildone.domain.errors import ConfigError, OutputParseError
+from untildone.domain.errors import ConfigError, OutputParseError, describe
 from untildone.policy.json_reply import json_candidates
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class StructuredOutput:
                 return self._adapter.validate_json(candidate)
             except ValidationError as error:
                 first = first or error
+            except Exception as error:  # a validator of the type's own
+                raise OutputParseError(f"the reply was refused: {describe(error)}", text) from error
         problem = "it is empty" if first is None else _in_words(first)
         raise OutputParseError(problem, text)
 

@@ -6,6 +6,7 @@ the answer that only looks like one is left alone.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ from untildone.domain.stream import EventType, StreamEvent
 from untildone.policy.framing import framed
 from untildone.ports import Model
 
-_CONFIDENCE: Final = re.compile(r"\n?[ \t]*CONFIDENCE:[ \t]*([01](?:\.\d+)?|\.\d+)[ \t]*\Z")
+_log = logging.getLogger("untildone")
+
+_CONFIDENCE: Final = re.compile(r"CONFIDENCE:[ \t]*([01](?:\.\d+)?|\.\d+)")
 
 _INSTRUCTIONS: Final = (
     "Several agents answered the same request. Merge their answers into one that is complete,"
@@ -178,14 +181,11 @@ _WORD: Final = re.compile(r"\w+")
 
 def split_confidence(text: str) -> tuple[str, float | None]:
     """A reply without its confidence line, and the confidence; (the reply, None) without one."""
-    stripped = text.rstrip()
-    found = _CONFIDENCE.search(stripped)
-    if found is None:
+    answer, _, last = text.rstrip().rpartition("\n")
+    found = _CONFIDENCE.fullmatch(last.strip())
+    if found is None or float(found[1]) > 1:
         return text, None
-    value = float(found.group(1))
-    if value > 1 or (found.start() > 0 and stripped[found.start()] != "\n"):
-        return text, None
-    return stripped[: found.start()].rstrip(), value
+    return answer.rstrip(), float(found[1])
 
 
 def _sentences(text: str) -> list[str]:
@@ -197,5 +197,9 @@ def _words(text: str) -> set[str]:
 
 
 async def _show(queue: Any, kind: EventType, data: dict[str, Any]) -> None:
-    if queue is not None:
+    if queue is None:
+        return
+    try:
         await queue.put(StreamEvent(kind, data, "apex"))
+    except Exception:
+        _log.warning("the queue took no %s event", kind, exc_info=True)

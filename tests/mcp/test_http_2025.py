@@ -1,4 +1,4 @@
-"""A server of the 2025 protocol over HTTP, with sessions that it may forget; in plain asyncio."""
+"""A server of the 2025 protocol over HTTP that forgets its sessions or hangs; in plain asyncio."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from tests.behaviour.kit import other_tasks
 from tests.mcp.kit import results, run_calls
 from untildone import AgentHooks
@@ -15,11 +17,19 @@ from untildone.testing import call
 from untildone.tools.mcp import HTTPMCP
 
 
-class Forgetful:
-    """Answers each request on a connection of its own; ``sessions`` is what it still knows."""
+class Moody:
+    """Answers each request on a connection of its own.
+
+    Attributes:
+        sessions: What it still knows.
+        ignores: Methods, of HTTP or of MCP, that it reads and never answers.
+        opened: How many sessions there were.
+        seen: The methods that were asked for.
+    """
 
     def __init__(self) -> None:
         self.sessions: set[str] = set()
+        self.ignores: set[str] = set()
         self.opened = 0
         self.seen: list[str] = []
 
@@ -30,7 +40,12 @@ class Forgetful:
             for name, _, value in (line.partition(":") for line in head[1:] if line)
         }
         body = await reader.readexactly(int(headers.get("content-length", 0)))
-        status, reply, more = self.answer(head[0].split()[0], headers, body)
+        method = head[0].split(maxsplit=1)[0]
+        if self.ignores & {method, json.loads(body or b"{}").get("method")}:
+            await reader.read()  # until the client gives up
+            writer.close()
+            return
+        status, reply, more = self.answer(method, headers, body)
         data = json.dumps(reply).encode() if reply is not None else b""
         lines = [
             f"HTTP/1.1 {status}",
@@ -60,7 +75,7 @@ class Forgetful:
             result: Any = {
                 "protocolVersion": "2025-06-18",
                 "capabilities": {"tools": {}},
-                "serverInfo": {"name": "forgetful", "version": "1"},
+                "serverInfo": {"name": "moody", "version": "1"},
             }
             return "200 OK", self.of(message, result), [f"mcp-session-id: s{self.opened}"]
         if message["method"] == "server/discover":
@@ -79,15 +94,15 @@ class Forgetful:
 
 
 @asynccontextmanager
-async def forgetful() -> AsyncGenerator[tuple[Forgetful, str]]:
-    server = Forgetful()
+async def moody() -> AsyncGenerator[tuple[Moody, str]]:
+    server = Moody()
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     async with listening:
         yield server, f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
 
 
 async def test_a_forgotten_session_costs_one_error_and_the_next_call_has_a_new_one():
-    async with forgetful() as (server, url):
+    async with moody() as (server, url):
 
         async def forget(name: str, text: str) -> None:
             if text == "s1":
@@ -104,3 +119,29 @@ async def test_a_forgotten_session_costs_one_error_and_the_next_call_has_a_new_o
     assert server.seen.count("initialize") == 2
     assert server.sessions == set()  # the last one was given back at the end of the run
     assert other_tasks() == set()
+
+
+async def test_a_server_that_hangs_costs_the_time_limit_and_one_error():
+    async with moody() as (server, url):
+        server.ignores = {"tools/call"}
+
+        async def relent(name: str, text: str) -> None:
+            server.ignores = set()
+
+        result = await run_calls(
+            HTTPMCP(url, timeout_s=1),
+            *[call("session") for _ in range(3)],
+            hooks=AgentHooks(on_tool_end=relent),
+        )
+    hung, *others = results(result)
+    assert hung.startswith("Error: timed out: the MCP server gave no result within 1 s")
+    assert others == ["s1", "s1"]
+
+
+async def test_a_server_that_does_not_let_go_is_let_go(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("untildone.tools.mcp_connection.GRACE_S", 0.1)
+    async with moody() as (server, url):
+        server.ignores = {"DELETE"}
+        result = await run_calls(HTTPMCP(url), call("session"))
+    assert results(result) == ["s1"]
+    assert server.sessions == {"s1"}

@@ -26,6 +26,16 @@ def is_being_cancelled() -> bool:
     return task is None or task.cancelling() > (before if task is begun_in else 0)
 
 
+def stop_if_cancelled() -> None:
+    """Raises the run's own cancellation where something that was awaited kept it to itself.
+
+    Raises:
+        CancelledError: The running task was asked to stop and nobody passed it on.
+    """
+    if is_being_cancelled():
+        raise asyncio.CancelledError
+
+
 async def forgiving_the_past(work: Awaitable[T]) -> T:
     """Awaits a run; that its task was cancelled before is over: cleaning up may need an agent."""
     task = asyncio.current_task()
