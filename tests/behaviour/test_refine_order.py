@@ -390,7 +390,8 @@ async def test_all_judges_of_an_iteration_are_shown_the_same_result():
 @pytest.mark.parametrize("name", ["convergence_fn", "stop_condition"])
 @requirement("refine.awaitable-awaited")
 async def test_a_pair_from_a_predicate_is_a_criterion_error_and_never_true(name: str):
-    loop = LoopConfig(max_iterations=2, **{name: lambda _: (False, "too short")})
+    judge: dict[str, Any] = {name: lambda _: (False, "too short")}
+    loop = LoopConfig(max_iterations=2, **judge)
     agent = Agent("tester", ScriptedModel(["one", "two"]), loop_config=loop)
     result = await run_agent(agent, [{"role": "user", "content": "go"}])
     assert result.exit_reason is ExitReason.CRITERION_ERROR

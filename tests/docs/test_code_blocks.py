@@ -40,6 +40,9 @@ PREPARED: dict[str, str] = {
 }
 """What has to be there before the fragments of a page can run."""
 
+FILES: dict[str, dict[str, str]] = {"docs/definitions.md": {"researcher.yaml": "yaml"}}
+"""Files that the code of a page reads: each is the page's first block of a language."""
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
@@ -89,6 +92,9 @@ def test_the_python_of_a_page_runs_and_prints_what_it_says(
 ):
     monkeypatch.chdir(tmp_path)
     blocks = blocks_of(page)
+    for name, language in FILES.get(name_of(page), {}).items():
+        shown = next(block for block in blocks if block.language == language)
+        (tmp_path / name).write_text(shown.code, "utf-8")
     if any("local/smollm2" in block.code for block in blocks if block.language == "python"):
         local_weights("smollm2")  # says what to install where they are missing
     namespace: dict[str, Any] = {"__name__": "page"}

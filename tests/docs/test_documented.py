@@ -58,7 +58,7 @@ def said_in_docs() -> set[str]:
 
 def test_every_public_name_stands_in_the_docs_and_in_the_reference():
     assert not set(untildone.__all__) - said_in_docs()
-    documented = {name.removeprefix("untildone.") for name in directives()}
+    documented = {name.rpartition(".")[2] for name in directives()}
     assert not set(untildone.__all__) - documented
 
 
@@ -69,7 +69,9 @@ def test_the_list_of_public_names_on_the_first_page_is_whole():
     assert sorted(listed) == sorted(untildone.__all__)
 
 
-@pytest.mark.parametrize("package", ["criteria", "memory", "skills", "testing", "verify"])
+@pytest.mark.parametrize(
+    "package", ["app.definitions", "criteria", "memory", "skills", "testing", "verify"]
+)
 def test_the_reference_has_what_the_other_packages_offer(package: str):
     module = importlib.import_module(f"untildone.{package}")
     last = {name.rpartition(".")[2] for name in directives()}

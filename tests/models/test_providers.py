@@ -13,8 +13,8 @@ from untildone.domain.messages import user_message
 from untildone.domain.requests import DeltaSink, ModelReply, ModelRequest
 from untildone.models.anthropic_messages import AnthropicModel
 from untildone.models.litellm import LiteLLMModel
-from untildone.models.local_model import LocalModel
 from untildone.models.openai_chat import OpenAIChatModel
+from untildone.models.prompted_tools import PromptedToolsModel
 from untildone.models.providers import PROVIDERS, ollama_base_url, resolve_model
 
 HELLO = ModelRequest(messages=[user_message("hi")])
@@ -93,7 +93,7 @@ def test_anthropic_has_a_wire_of_its_own(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_embedded_and_litellm_models_need_no_key():
-    assert isinstance(resolve_model("local/smollm2"), LocalModel)
+    assert isinstance(resolve_model("local/smollm2"), PromptedToolsModel)
     assert resolve_model("local/smollm2").name == "local/smollm2"
     assert isinstance(resolve_model("litellm/bedrock/x"), LiteLLMModel)
     assert resolve_model("litellm/bedrock/x").name == "litellm/bedrock/x"

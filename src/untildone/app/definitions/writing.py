@@ -26,7 +26,7 @@ def dump_definition(definition: AgentDefinition, format: Format = "yaml") -> str
 
     Args:
         definition: The definition.
-        format: How it is written; YAML and TOML need the extra ``untildone[definitions]``.
+        format: How it is written; YAML needs the package pyyaml, TOML needs tomli-w.
 
     Raises:
         ConfigError: The format is unknown, its package is missing, or it cannot say something.
@@ -75,7 +75,7 @@ def _toml(data: dict[str, Any]) -> str:
         library = import_module("tomli_w")
     except ModuleNotFoundError as error:
         raise ConfigError(
-            "writing TOML needs the package tomli-w; pip install 'untildone[definitions]'"
+            "writing TOML needs the package tomli-w: pip install tomli-w (reading it needs none)"
         ) from error
     return library.dumps(data)
 

@@ -1,0 +1,366 @@
+"""``untildone check``, ``schema``, and ``run`` with a definition."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.cli.kit import Provider, provider, refusal, said, without_provider_settings
+from tests.definitions.test_reading import JSON, TOML, YAML
+from untildone.cli import commands
+from untildone.cli.definition_commands import register
+
+TOOLS = """
+from untildone import tool
+
+
+@tool
+def search(query: str) -> str:
+    "Searches."
+    return f"results for {query}"
+"""
+
+
+def group() -> click.Group:
+    """The command line with definitions, whether or not ``commands`` has registered them."""
+    found = commands.cli
+    if "check" not in found.commands:
+        own = type(found)("untildone", commands=dict(found.commands))
+        register(own)
+        return own
+    return found
+
+
+def untildone(*args: Any, stdin: str = "", env: dict[str, str | None] | None = None) -> Result:
+    runner = CliRunner(env={"UNTILDONE_MODEL": None, **(env or {})})
+    arguments = [str(each) for each in args]
+    result = runner.invoke(group(), arguments, input=stdin, prog_name="untildone")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def reaching(server: Provider) -> dict[str, str | None]:
+    return without_provider_settings(OPENAI_BASE_URL=server.url, OPENAI_API_KEY="sk-test")
+
+
+def written(folder: Path, text: str, name: str = "agent.yaml") -> Path:
+    path = folder / name
+    path.write_text(text, "utf-8")
+    return path
+
+
+def completion(text: str) -> tuple[int, bytes]:
+    return said(text)
+
+
+VERDICT = '{{"reasoning": "{}", "answered": {}}}'
+
+
+# ── check ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("a.yaml", YAML), ("a.yml", YAML), ("a.json", JSON), ("a.toml", TOML)]
+)
+def test_check_accepts_what_can_be_built(name: str, text: str, tmp_path: Path):
+    path = written(tmp_path, text, name)
+    result = untildone("check", path)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"{path}: no problems\n"
+
+
+def test_check_tells_all_problems_of_yaml_with_line_and_column(tmp_path: Path):
+    text = YAML.replace("openai", "opanai").replace("maxIterations: 5", "maxIterations: 0")
+    path = written(tmp_path, text + "tools: [search]\nextra: 1\n")
+    result = untildone("check", path)
+    assert result.exit_code == 2
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith(f"{path}:3:3: model.provider: unknown provider 'opanai'")
+    assert lines[1] == f"{path}:10:5: harness.loop.maxIterations: is 0; must be 1 or more"
+    assert lines[2].startswith(f"{path}:11:9: tools[0]: nobody registered a tool 'search'")
+    assert lines[3].startswith(f"{path}:12:1: extra: unknown key")
+    assert len(lines) == 4
+    assert result.stderr == "4 problems\n"
+
+
+def test_check_tells_problems_of_json_with_lines_and_of_toml_with_paths(tmp_path: Path):
+    path = written(tmp_path, JSON.replace('"ALL DONE"', "5"), "a.json")
+    result = untildone("check", path)
+    assert result.exit_code == 2
+    assert result.stdout.startswith(f"{path}:6:49: harness.loop.criteria[0].marker: is 5; must be")
+    assert result.stderr == "1 problem\n"
+    path = written(tmp_path, TOML.replace('"ALL DONE"', "5"), "a.toml")
+    result = untildone("check", path)
+    assert result.stdout.startswith(f"{path}: harness.loop.criteria[0].marker: is 5; must be")
+
+
+def test_check_knows_the_tools_of_a_file(tmp_path: Path):
+    path = written(tmp_path, YAML + "tools: [search, todo, start_search]\n")
+    assert untildone("check", path).exit_code == 2
+    tools = written(tmp_path, TOOLS, "tools.py")
+    result = untildone("check", path, "--tools", tools)
+    assert (result.exit_code, result.stdout) == (0, "")
+
+
+def test_check_takes_commands_only_from_a_trusted_file(tmp_path: Path):
+    text = YAML.replace("completionMarker", "command").replace(
+        "marker: ALL DONE", "command: 'true'"
+    )
+    path = written(tmp_path, text)
+    result = untildone("check", path)
+    assert result.exit_code == 2
+    assert "criteria[0].kind: commands are not allowed" in result.stdout
+    assert untildone("check", path, "--trust").exit_code == 0
+
+
+def test_trust_takes_every_provider_and_parameter(tmp_path: Path):
+    text = YAML.replace("openai", "litellm").replace(
+        "  model: gpt-5", "  model: gpt-5\n  parameters: {web_search_options: {}}"
+    )
+    path = written(tmp_path, text)
+    result = untildone("check", path)
+    assert len(result.stdout.splitlines()) == 2
+    assert untildone("check", path, "--trust").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "shown"),
+    [
+        ("name: [", "agent.yaml", ":2:1: this is no YAML: "),
+        ("", "agent.yaml", ": is empty; begin with 'name:'"),
+        ("name: a", "agent.txt", ": its name ends in '.txt'; a definition ends in .yaml"),
+    ],
+)
+def test_check_says_why_a_file_is_no_definition(text: str, name: str, shown: str, tmp_path: Path):
+    path = written(tmp_path, text, name)
+    result = untildone("check", path)
+    assert result.exit_code == 2
+    assert result.stdout.startswith(f"{path}{shown}")
+
+
+def test_check_says_when_there_is_no_such_file(tmp_path: Path):
+    result = untildone("check", tmp_path / "no.yaml")
+    assert result.exit_code == 2
+    assert "no.yaml: cannot be read: No such file or directory" in result.stdout
+
+
+def test_check_offers_modes_where_a_criterion_asks_for_them(tmp_path: Path):
+    def definition(mode: str) -> str:
+        return YAML.replace("completionMarker", "todoCompletion").replace(
+            "marker: ALL DONE", f"modes: [{mode}]"
+        )
+
+    assert untildone("check", written(tmp_path, definition("execute"))).exit_code == 0
+    result = untildone("check", written(tmp_path, definition("rest")))
+    assert "has 'rest', which is no mode of the todo list; it has plan, execute" in result.stdout
+
+
+# ── schema ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_schema_prints_a_json_schema():
+    result = untildone("schema")
+    assert result.exit_code == 0
+    schema = json.loads(result.stdout)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["properties"]["harness"]["description"].startswith("The loop around it")
+
+
+# ── run ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_run_takes_a_definition_before_the_task(tmp_path: Path):
+    path = written(tmp_path, YAML)
+    with provider(completion("notes"), completion("the report. ALL DONE")) as server:
+        result = untildone("run", path, "Write the report.", env=reaching(server))
+    assert (result.exit_code, result.stdout) == (0, "the report. ALL DONE\n")
+    assert server.requests[0]["model"] == "gpt-5"
+    assert server.requests[0]["messages"] == [{"role": "user", "content": "Write the report."}]
+    assert "converged" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["agent.json", "agent.toml", "AGENT.YML"])
+def test_run_takes_every_format(name: str, tmp_path: Path):
+    text = {"json": JSON, "toml": TOML, "yml": YAML}[name.rpartition(".")[2].lower()]
+    with provider(completion("ALL DONE")) as server:
+        result = untildone("run", written(tmp_path, text, name), "go", env=reaching(server))
+    assert (result.exit_code, result.stdout) == (0, "ALL DONE\n")
+
+
+def test_run_reads_the_task_from_stdin(tmp_path: Path):
+    path = written(tmp_path, YAML)
+    for arguments in ([path], [path, "-"]):
+        with provider(completion("ALL DONE")) as server:
+            result = untildone("run", *arguments, stdin="from stdin\n", env=reaching(server))
+        assert result.exit_code == 0
+        assert server.requests[0]["messages"][0]["content"] == "from stdin\n"
+
+
+def test_run_evaluates_the_last_iteration_so_that_the_status_tells(tmp_path: Path):
+    path = written(tmp_path, YAML)
+    replies = [completion("one"), completion("two, ALL DONE")]
+    with provider(*replies) as server:
+        result = untildone("run", path, "go", "--max-iterations", "2", env=reaching(server))
+    assert result.exit_code == 0
+    with provider(completion("never")) as server:
+        result = untildone("run", path, "go", "--max-iterations", "2", env=reaching(server))
+    assert (result.exit_code, len(server.requests)) == (3, 2)
+
+
+def test_run_gives_the_tools_that_the_definition_names(tmp_path: Path):
+    tools = written(tmp_path, TOOLS, "tools.py")
+    for named, expected in (("[search]", ["search"]), ("[]", [])):
+        path = written(tmp_path, YAML + f"tools: {named}\n")
+        with provider(completion("ALL DONE")) as server:
+            result = untildone("run", path, "go", "--tools", tools, env=reaching(server))
+        assert result.exit_code == 0
+        sent = server.requests[0].get("tools", [])
+        assert [each["function"]["name"] for each in sent] == expected
+
+
+def test_run_offers_the_workspace(tmp_path: Path):
+    path = written(tmp_path, YAML + "tools: [read_file]\n")
+    with provider(completion("ALL DONE")) as server:
+        result = untildone("run", path, "go", "--workspace", tmp_path, env=reaching(server))
+    assert result.exit_code == 0, result.stderr
+    assert [each["function"]["name"] for each in server.requests[0]["tools"]] == ["read_file"]
+
+
+def test_run_judges_with_the_judge_model(tmp_path: Path):
+    text = YAML.replace("completionMarker", "aiJudge").replace(
+        "marker: ALL DONE", "judgeCriteria: [It is good]"
+    )
+    yes = VERDICT.format("fine", "true")
+    with provider(completion("draft"), completion(yes)) as server:
+        result = untildone(
+            "run",
+            written(tmp_path, text),
+            "go",
+            "--judge-model",
+            "openai/gpt-5-mini",
+            env=reaching(server),
+        )
+    assert result.exit_code == 0
+    assert [request["model"] for request in server.requests] == ["gpt-5", "gpt-5-mini"]
+
+
+def test_run_lets_the_command_line_change_model_and_bounds(tmp_path: Path):
+    path = written(tmp_path, YAML)
+    with provider(completion("never")) as server:
+        result = untildone(
+            *("run", path, "go", "--model", "openai/other", "--max-iterations", "1"),
+            *("--max-turns", "1", "--quiet"),
+            env=reaching(server),
+        )
+    assert (result.exit_code, result.stdout) == (3, "never\n")
+    assert [request["model"] for request in server.requests] == ["other"]
+
+
+def test_run_gives_json_lines(tmp_path: Path):
+    with provider(completion("ALL DONE")) as server:
+        path = written(tmp_path, YAML)
+        result = untildone("run", "--json", path, "go", env=reaching(server))
+    last = json.loads(result.stdout.splitlines()[-1])
+    assert (last["event"], last["exit_reason"], last["exit_status"]) == ("done", "converged", 0)
+
+
+def test_run_with_fail_run_has_the_status_of_unsatisfied(tmp_path: Path):
+    path = written(tmp_path, YAML + "    onExhausted: failRun\n")
+    with provider(completion("never")) as server:
+        result = untildone("run", path, "go", env=reaching(server))
+    assert (result.exit_code, result.stdout) == (7, "never\n")
+    assert len(server.requests) == 5
+
+
+def test_run_keeps_the_draft_when_the_judge_is_down(tmp_path: Path):
+    text = YAML.replace("completionMarker", "aiJudge").replace(
+        "marker: ALL DONE", "judgeCriteria: [It is good]"
+    )
+    with provider(completion("draft"), refusal(401, "no")) as server:
+        result = untildone("run", written(tmp_path, text), "go", env=reaching(server))
+    assert (result.exit_code, result.stdout) == (8, "draft\n")
+
+
+def test_run_tells_all_problems_and_runs_nothing(tmp_path: Path):
+    path = written(tmp_path, YAML.replace("openai", "opanai") + "tools: [search]\n")
+    with provider(completion("x")) as server:
+        result = untildone("run", path, "go", env=reaching(server))
+    assert result.exit_code == 2
+    assert f"error: {path} has 2 problems:" in result.stderr
+    assert server.requests == []
+
+
+def test_run_takes_commands_only_from_a_trusted_file(tmp_path: Path):
+    text = YAML.replace("completionMarker", "command").replace(
+        "marker: ALL DONE", "command: 'true'"
+    )
+    path = written(tmp_path, text)
+    with provider(completion("x")) as server:
+        assert untildone("run", path, "go", env=reaching(server)).exit_code == 2
+        assert untildone("run", "--trust", path, "go", env=reaching(server)).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said_so"),
+    [
+        (["--until", "marker:X"], "--until cannot be given with a definition"),
+        (["--fresh"], "--fresh cannot be given with a definition"),
+        (["--agent", "x.py:a"], "--agent cannot be given with a definition"),
+        (["--json", "--quiet"], "--json and --quiet exclude each other"),
+        (["more", "words"], "TASK is 3 words; put it in quotes"),
+    ],
+)
+def test_run_refuses_what_has_no_effect_beside_a_definition(
+    arguments: list[str], said_so: str, tmp_path: Path
+):
+    result = untildone("run", written(tmp_path, YAML), "go", *arguments)
+    assert result.exit_code == 2
+    assert said_so in result.stderr
+
+
+def test_run_refuses_max_iterations_where_there_is_no_loop(tmp_path: Path):
+    path = written(tmp_path, "name: a\nmodel: {provider: openai, model: m}\n")
+    result = untildone("run", path, "go", "--max-iterations", "3")
+    assert result.exit_code == 2
+    assert "--max-iterations has no effect" in result.stderr
+
+
+def test_run_says_which_key_is_missing(tmp_path: Path):
+    env = without_provider_settings()
+    result = untildone("run", written(tmp_path, YAML), "go", env=env)
+    assert result.exit_code == 2
+    assert "OPENAI_API_KEY" in result.stderr
+
+
+def test_run_needs_a_task(tmp_path: Path):
+    result = untildone("run", written(tmp_path, YAML), " ", env={"OPENAI_API_KEY": "sk-test"})
+    assert result.exit_code == 2
+    assert "TASK is empty" in result.stderr
+
+
+def test_run_without_a_definition_is_what_it_was(tmp_path: Path):
+    with provider(completion("hello")) as server:
+        result = untildone("run", "say hello", "-m", "openai/gpt-5", env=reaching(server))
+    assert (result.exit_code, result.stdout) == (0, "hello\n")
+    for task in ("look at agent.yaml", "what is agent.yaml"):
+        with provider(completion("hello")) as server:
+            untildone("run", task, "-m", "openai/gpt-5", env=reaching(server))
+        assert server.requests[0]["messages"][-1]["content"] == task
+    result = untildone("run", "--trust", "say hello", "-m", "openai/gpt-5")
+    assert result.exit_code == 2
+    assert "--trust has no effect without a definition" in result.stderr
+    result = untildone("run", "two", "words", "-m", "openai/gpt-5")
+    assert "TASK is 2 words; put it in quotes" in result.stderr
+
+
+def test_help_names_both_ways():
+    text = untildone("run", "--help").stdout
+    assert "untildone run agent.yaml TASK" in " ".join(text.split())
+    assert "--trust" in text
+    assert "Exit status:" in text
