@@ -255,7 +255,8 @@ def raised_in(function: Any) -> set[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             name = ast.unparse(node.exc.func)
-            if name in untildone.__all__ and name != "LoopConvergedError":
+            # What a tool raises is for the model to read, not for callers.
+            if name in untildone.__all__ and name not in {"LoopConvergedError", "ToolError"}:
                 found.add(name)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"check_count", "check_number"}:
             found.add("ConfigError")

@@ -20,7 +20,33 @@ if TYPE_CHECKING:
         LoopConfig,
         RetryPolicy,
     )
-    from untildone.criteria import AiJudge, Command, CompletionMarker, JsonSchema, Regex
+    from untildone.app.definitions import (
+        AgentDefinition,
+        DefinitionError,
+        HarnessSettings,
+        LoopCriterion,
+        LoopSettings,
+        ModelBinding,
+        build_agent,
+        definition_schema,
+        dump_definition,
+        load_definition,
+        parse_definition,
+    )
+    from untildone.criteria import (
+        AiJudge,
+        BackgroundTaskCompletion,
+        Command,
+        CompletionMarker,
+        CriterionRegistry,
+        JsonSchema,
+        MinScore,
+        Regex,
+        TodoCompletion,
+        all_of,
+        any_of,
+        not_,
+    )
     from untildone.domain.episodes import Episode
     from untildone.domain.errors import (
         AuthenticationError,
@@ -94,8 +120,10 @@ if TYPE_CHECKING:
         SkillRegistry,
         skill,
     )
+    from untildone.tools.background import BackgroundTasks
     from untildone.tools.decorator import tool
     from untildone.tools.mcp import HTTPMCP, SSEMCP, StdioMCP
+    from untildone.tools.todo import TodoList
     from untildone.tools.workspace import Workspace
     from untildone.verify import (
         ApexCitation,
@@ -108,11 +136,21 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _WHERE = {
+    "app.definitions": (
+        "AgentDefinition DefinitionError HarnessSettings LoopCriterion LoopSettings "
+        "ModelBinding build_agent definition_schema dump_definition load_definition "
+        "parse_definition"
+    ),
+    "tools.todo": "TodoList",
+    "tools.background": "BackgroundTasks",
     "skills": "DistilledSkill FunctionSkill Skill SkillLibrary SkillRegistry skill",
     "tools.mcp": "HTTPMCP SSEMCP StdioMCP",
     "tools.workspace": "Workspace",
     "models.prompted_tools": "PromptedToolsModel",
-    "criteria": "AiJudge Command CompletionMarker JsonSchema Regex",
+    "criteria": (
+        "AiJudge BackgroundTaskCompletion Command CompletionMarker CriterionRegistry JsonSchema "
+        "MinScore Regex TodoCompletion all_of any_of not_"
+    ),
     "memory": (
         "EpisodicMemory FileMemoryProvider InMemoryProvider PlaybookEntry ProceduralMemory "
         "RedisMemoryProvider SQLMemoryProvider"
@@ -155,6 +193,7 @@ __all__ = [
     "SSEMCP",
     "APEXSynthesizer",
     "Agent",
+    "AgentDefinition",
     "AgentHooks",
     "AgentResult",
     "AgentStream",
@@ -163,6 +202,8 @@ __all__ = [
     "ApexCitation",
     "ApexConfig",
     "AuthenticationError",
+    "BackgroundTaskCompletion",
+    "BackgroundTasks",
     "BadReplyError",
     "BadRequestError",
     "Command",
@@ -171,7 +212,9 @@ __all__ = [
     "ConnectionFailedError",
     "CriterionContext",
     "CriterionFailedError",
+    "CriterionRegistry",
     "CriterionVerdict",
+    "DefinitionError",
     "DistilledSkill",
     "Episode",
     "EpisodicMemory",
@@ -181,17 +224,22 @@ __all__ = [
     "FileMemoryProvider",
     "FunctionSkill",
     "GradingError",
+    "HarnessSettings",
     "InMemoryProvider",
     "JsonSchema",
     "LoopConfig",
     "LoopConfigWarning",
     "LoopConvergedError",
+    "LoopCriterion",
     "LoopOutcome",
+    "LoopSettings",
     "LoopUnsatisfiedError",
     "MCPError",
     "MaxTurnsError",
     "MemoryProviderError",
     "Message",
+    "MinScore",
+    "ModelBinding",
     "ModelError",
     "ModelReply",
     "ModelRequest",
@@ -222,6 +270,8 @@ __all__ = [
     "StuckSignal",
     "TextDelta",
     "ThinkingDelta",
+    "TodoCompletion",
+    "TodoList",
     "ToolCall",
     "ToolError",
     "UntildoneError",
@@ -232,10 +282,18 @@ __all__ = [
     "Workspace",
     "__version__",
     "aclose",
+    "all_of",
+    "any_of",
+    "build_agent",
+    "definition_schema",
+    "dump_definition",
     "event_from_dict",
     "event_to_dict",
     "filter_stream",
     "is_stuck",
+    "load_definition",
+    "not_",
+    "parse_definition",
     "partial_result",
     "resume_agent",
     "run_agent",

@@ -48,6 +48,9 @@ class RetryPolicy:
         max_backoff_seconds: The longest wait, Retry-After included.
         jitter: The part of a wait that is random, in [0, 1]: it keeps many runs from retrying at
             the same moment.
+
+    Raises:
+        ConfigError: A value is out of bounds.
     """
 
     max_retries: int = 3
@@ -86,6 +89,9 @@ class FallbackChain:
 
     Attributes:
         models: Model strings or objects.
+
+    Raises:
+        ConfigError: It is a single string instead of a list.
     """
 
     models: Sequence[str | Model] = ()

@@ -209,6 +209,9 @@ async def search_loop(
         confidence_threshold: In [0, 1].
         queue: See ``run_agent``.
         agent_id: See ``run_agent``.
+
+    Raises:
+        ConfigError: The threshold or the ceiling is out of bounds.
     """
     check_number("confidence_threshold", confidence_threshold, most=1)
     seen: list[float] = []

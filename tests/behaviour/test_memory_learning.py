@@ -20,6 +20,7 @@ from untildone import (
     LoopConfig,
     LoopConvergedError,
     LoopOutcome,
+    MaxTurnsError,
     ServerError,
     Usage,
     Verifier,
@@ -247,6 +248,21 @@ async def test_a_run_that_broke_off_teaches_nothing(name: str):
     assert type(watched.error) is ENDINGS[name].raises
     assert playbook.curated == []
     assert EventType.PLAYBOOK_UPDATED not in watched.kinds
+
+
+@requirement("memory.not-curated")
+async def test_a_run_that_raised_at_the_cap_teaches_nothing():
+    async def look(where: str) -> str:
+        return "a heron"
+
+    playbook = Playbook()
+    loop = LoopConfig(max_iterations=3, verifier=scoring(0.1, 0.2), procedural_memory=playbook)
+    lines = ["answer 1", reply(None, call("look", where="a"))]
+    agent = agent_with(loop, lines, tools=[look], max_turns=1, on_max_turns="raise")
+    outcome = await outcome_of(agent)
+    assert isinstance(outcome, MaxTurnsError)
+    assert result_of(outcome).exit_reason is ExitReason.ERROR
+    assert playbook.curated == []
 
 
 @requirement("memory.not-curated")

@@ -14,6 +14,8 @@ from untildone.app.definitions import (
     LoopCriterion,
     LoopSettings,
     ModelBinding,
+    dump_definition,
+    parse_definition,
 )
 from untildone.app.definitions.kinds import KINDS
 from untildone.app.definitions.problems import Problem
@@ -179,6 +181,22 @@ def test_bad_values_are_named_with_their_place(fields: dict[str, Any], said: str
     assert problem.startswith(said)
 
 
+def test_criteria_of_criteria_have_eight_levels_at_most():
+    made: dict[str, Any] = MARKER
+    for _ in range(8):
+        made = {"kind": "not", "criteria": [made]}
+    assert LoopCriterion(**made).kind == "not"
+    (problem,) = problems(LoopCriterion, kind="not", criteria=[made])
+    assert problem == "criteria: is nested more than 8 levels deep"
+    for _ in range(1000):
+        made = {"kind": "not", "criteria": [made]}
+    (problem,) = problems(LoopCriterion, **made)
+    assert len(problem) < 6000
+    cycle: dict[str, Any] = {"kind": "not"}
+    cycle["criteria"] = [cycle]
+    assert "cyclic reference" in problems(LoopCriterion, **cycle)[0]
+
+
 # ── Settings ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -278,6 +296,23 @@ def test_parameters_never_change_also_not_from_outside():
     assert isinstance(made.parameters["stop"], tuple)
 
 
+def nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+def test_a_deep_value_and_deep_criteria_still_fit_into_a_file():
+    made: dict[str, Any] = {"kind": "jsonSchema", "json_schema": {"enum": nested(31)}}
+    for _ in range(8):
+        made = {"kind": "not", "criteria": [made]}
+    loop = LoopSettings(criteria=[LoopCriterion(**made)])
+    definition = AgentDefinition(name="a", model=binding(), harness=HarnessSettings(loop=loop))
+    for written in ("yaml", "json", "toml"):
+        assert parse_definition(dump_definition(definition, written), written) == definition
+
+
 @pytest.mark.parametrize(
     ("value", "said"),
     [
@@ -288,6 +323,7 @@ def test_parameters_never_change_also_not_from_outside():
         (float("nan"), "has the number nan, which JSON does not know"),
         (2**63, "has a whole number of more than 64 bits"),
         ("\ud800", "has half a character (a lone surrogate)"),
+        (nested(32), "is nested more than 32 levels deep"),
     ],
 )
 def test_parameters_are_json_values(value: Any, said: str):

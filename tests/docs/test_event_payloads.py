@@ -32,7 +32,7 @@ from untildone.testing import FakeClock, ScriptedModel, call, reply
 
 PAGE = DOCS / "concepts" / "events.md"
 TASK = [{"role": "user", "content": "Go on."}]
-NOT_SENT = {EventType.MEMORY_STORE, EventType.MEMORY_RETRIEVE}
+NOT_SENT = {EventType.MEMORY_STORE}
 
 
 def documented() -> dict[str, set[str]]:
@@ -74,6 +74,11 @@ class Thinking:
         return reply("done")
 
 
+class Remembering(InMemoryProvider):
+    async def search(self, query: str, top_k: int = 5) -> list[tuple[str, str]]:
+        return [("colour", "blue")]
+
+
 async def decide(_tool: str, args: dict[str, Any]) -> bool | None:
     return None if args["place"] == "attic" else False
 
@@ -100,6 +105,7 @@ def agents() -> dict[str, Agent]:
             retry_policy=RetryPolicy(max_retries=1),
             fallback_chain=FallbackChain([ScriptedModel(["done"])]),
         ),
+        "a memory": Agent("a", ScriptedModel(["done"]), memory=Remembering()),
         "an error": Agent("a", ScriptedModel([ValueError("no")])),
         "a stop condition": Agent(
             "a", ScriptedModel(["done"]), loop_config=LoopConfig(stop_condition=lambda _: True)

@@ -176,9 +176,11 @@ async def test_tags_do_not_meet(place: Place, tmp_path: Path):
 async def test_a_run_teaches_once_also_where_it_is_resumed_after_that():
     memory = ProceduralMemory(InMemoryProvider())
     await memory.curate("tag", VerifierFeedback(0.5, ["known"]), [])
-    for model in (ScriptedModel([reflecting("Search first.")]), ScriptedModel([])):
+    model = ScriptedModel([reflecting("Search first.")])
+    for _ in range(2):
         run = attempt("a", run="0123456789abcdef")
         assert await memory.curate("tag", GRADE, [run], model=model) == 2
+    assert len(model.requests) == 1
     assert [e.uses for e in await memory.load("tag")] == [1, 0]
 
 

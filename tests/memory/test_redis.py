@@ -117,6 +117,24 @@ async def test_a_thousand_calls_at_once_share_few_connections():
             await forget(provider)
 
 
+async def test_what_a_search_remembers_of_the_server_is_never_older_than_the_server():
+    needs("Redis", 6379)
+    async with RedisMemoryProvider(REDIS, prefix=new_name()) as provider:
+        other = RedisMemoryProvider(REDIS, prefix=provider.prefix)
+        for bird in ("heron", "wren"):
+            await other.store("bird", bird)
+            assert await provider.search(f"{bird} bird") == [("bird", bird)]
+        await forget(provider)  # the server lost everything, the counter too
+        assert await provider.search("wren") == []
+        await other.store("bird", "magpie")
+        assert await provider.search("bird") == [("bird", "magpie")]
+        assert await provider.search("heron") == []
+        await other.update("bird", lambda _: None)
+        assert await provider.search("bird") == []
+        await forget(provider)
+        await other.aclose()
+
+
 async def test_a_server_that_is_not_there_is_an_error_without_the_password():
     async with RedisMemoryProvider("redis://ada:secret@127.0.0.1:1/0") as provider:
         with pytest.raises(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import sys
 from pathlib import Path
@@ -53,6 +54,36 @@ async def test_two_processes_lose_nothing_in_postgresql():
         drop_table(table)
 
 
+async def test_many_who_make_the_table_at_once_do_not_meet():
+    needs("PostgreSQL", 5432)
+    table = new_name()
+    providers = [SQLMemoryProvider(POSTGRES, table=table, max_connections=1) for _ in range(8)]
+    try:
+        await asyncio.gather(*(p.store(f"k{n}", "v") for n, p in enumerate(providers)))
+        assert len(await providers[0].entries()) == 8
+    finally:
+        await asyncio.gather(*(provider.aclose() for provider in providers))
+        drop_table(table)
+
+
+async def test_a_search_in_postgresql_sees_what_others_stored_replaced_and_forgot():
+    needs("PostgreSQL", 5432)
+    table = new_name()
+    async with (
+        SQLMemoryProvider(POSTGRES, table=table) as provider,
+        SQLMemoryProvider(POSTGRES, table=table) as other,
+    ):
+        try:
+            for bird in ("heron", "wren"):
+                await other.store("bird", bird)
+                assert await provider.search("bird") == [("bird", bird)]
+            assert await provider.search("heron") == []
+            await other.update("bird", lambda _: None)
+            assert await provider.search("bird") == []
+        finally:
+            drop_table(table)
+
+
 async def test_a_sqlite_file_keeps_its_memories_and_its_index(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/memory.db"
     async with SQLMemoryProvider(url) as provider:
@@ -73,6 +104,52 @@ async def test_sqlite_really_searches_with_fts5(tmp_path: Path):
     connection.close()
     assert "USING fts5" in made[0]
     assert rows == [("bird a wren",)]
+
+
+@pytest.mark.parametrize("url", ["sqlite", POSTGRES])
+async def test_a_prefix_is_exact_whatever_its_last_character(url: str, tmp_path: Path):
+    table = new_name()
+    if url == POSTGRES:
+        needs("PostgreSQL", 5432)
+    else:
+        url = f"sqlite:///{tmp_path}/memory.db"
+    async with SQLMemoryProvider(url, table=table) as provider:
+        try:
+            prefixes = ["a", "a\ud7ff", "a\U0010ffff", "\U0010ffff", "a%", "aa", "\x7f", "~", "é"]
+            keys = [
+                prefix + rest for prefix in prefixes for rest in ("", "b", "\U0010ffff", "\x01")
+            ]
+            for key in dict.fromkeys(keys):
+                await provider.store(key, "heron")
+            for prefix in prefixes:
+                wanted = {key for key in keys if key.startswith(prefix)}
+                assert {key for key, _ in await provider.entries(prefix)} == wanted
+                found = await provider.find("heron", 99, prefix=prefix)
+                assert {each.key for each in found} == wanted
+            assert await provider.trim("a", 0) == len({key for key in keys if key[0] == "a"})
+            left = {key for key, _ in await provider.entries()}
+            assert left == {key for key in keys if key[0] != "a"}
+        finally:
+            if url == POSTGRES:
+                drop_table(table)
+
+
+async def test_nobody_else_writes_a_sqlite_file_while_an_update_thinks(tmp_path: Path):
+    path = tmp_path / "memory.db"
+    refused: list[str] = []
+
+    def think(old: str | None) -> str:
+        with contextlib.closing(sqlite3.connect(path, timeout=0)) as other:
+            try:
+                other.execute("DELETE FROM untildone_memory")
+            except sqlite3.OperationalError as error:
+                refused.append(str(error))
+        return f"{old}er"
+
+    async with SQLMemoryProvider(f"sqlite:///{path}") as provider:
+        await provider.store("k", "old")
+        assert await provider.update("k", think) == "older"
+        assert refused == ["database is locked"]
 
 
 async def test_providers_of_different_tables_do_not_meet(tmp_path: Path):

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from click.exceptions import Exit, NoArgsIsHelpError
 
 import untildone
+from untildone.cli.definition_commands import register as register_definition_commands
 from untildone.cli.exit_status import STATUS_OF, USAGE, status_table
 from untildone.cli.failures import failure_of
 from untildone.domain.exits import ExitReason
@@ -269,3 +270,6 @@ def demo(ctx: click.Context, *, sentences: int | None) -> None:
     from untildone.cli.demo_view import DemoView
 
     ctx.exit(run_demo(DemoView(), sentences=sentences))
+
+
+register_definition_commands(cli)

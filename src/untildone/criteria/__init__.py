@@ -11,20 +11,45 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from untildone.criteria.ai_judge import AiJudge
+    from untildone.criteria.background import BackgroundTaskCompletion
     from untildone.criteria.command import Command
     from untildone.criteria.completion_marker import CompletionMarker
+    from untildone.criteria.composition import all_of, any_of, not_
     from untildone.criteria.json_schema import JsonSchema
+    from untildone.criteria.min_score import MinScore
     from untildone.criteria.regex import Regex
+    from untildone.criteria.registry import CriterionRegistry
+    from untildone.criteria.todo import TodoCompletion
 
 _WHERE = {
     "AiJudge": "ai_judge",
+    "BackgroundTaskCompletion": "background",
     "Command": "command",
     "CompletionMarker": "completion_marker",
+    "CriterionRegistry": "registry",
     "JsonSchema": "json_schema",
+    "MinScore": "min_score",
     "Regex": "regex",
+    "TodoCompletion": "todo",
+    "all_of": "composition",
+    "any_of": "composition",
+    "not_": "composition",
 }
 
-__all__ = ["AiJudge", "Command", "CompletionMarker", "JsonSchema", "Regex"]
+__all__ = [
+    "AiJudge",
+    "BackgroundTaskCompletion",
+    "Command",
+    "CompletionMarker",
+    "CriterionRegistry",
+    "JsonSchema",
+    "MinScore",
+    "Regex",
+    "TodoCompletion",
+    "all_of",
+    "any_of",
+    "not_",
+]
 
 
 def __getattr__(name: str) -> Any:

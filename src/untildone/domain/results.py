@@ -39,6 +39,7 @@ class AgentResult:
         scores: The verifier's score of each scored iteration, in order.
         error: ``"Type: text"`` of what failed, where something did.
         finish_reason: The provider's finish reason of the last reply, such as ``"length"``.
+        unknown_usage_calls: Model calls whose tokens nobody reported; they were not free.
         run_id: The run's id, as in its log.
     """
 

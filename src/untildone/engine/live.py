@@ -167,8 +167,11 @@ def _view(event: LogEvent, state: RunState) -> Iterator[tuple[EventType, dict[st
                 yield EventType.VERIFIER_SCORED, _grade_view(state)
         case Graded() if _is_final_grade(state):
             yield EventType.VERIFIER_SCORED, _grade_view(state)
-        case ContextRecalled() if event.episodes:
-            yield EventType.EPISODE_RECALLED, {"count": event.episodes}
+        case ContextRecalled():
+            if event.memories:
+                yield EventType.MEMORY_RETRIEVE, {"count": event.memories}
+            if event.episodes:
+                yield EventType.EPISODE_RECALLED, {"count": event.episodes}
         case EpisodeRecorded():
             yield EventType.EPISODE_RECORDED, {"outcome": event.outcome, "score": event.score}
         case PlaybookCurated():

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final, Literal, cast, get_args
 
 from untildone.domain.errors import ConfigError, MemoryProviderError
@@ -60,9 +61,13 @@ class PlaybookEntry:
     @property
     def id(self) -> str:
         """Its name in prompts and votes: the same lesson in other spelling has the same one."""
-        words = words_of(self.content) or [self.content]
-        spelled = " ".join((self.kind, *words))
-        return hashlib.sha256(spelled.encode("utf-8", "replace")).hexdigest()[:8]
+        return _id_of(self.kind, self.content)
+
+
+@lru_cache(4096)
+def _id_of(kind: Kind, content: str) -> str:
+    spelled = " ".join((kind, *(words_of(content) or [content])))
+    return hashlib.sha256(spelled.encode("utf-8", "replace")).hexdigest()[:8]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

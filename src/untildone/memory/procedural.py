@@ -165,13 +165,17 @@ class ProceduralMemory:
         reflection = await self._reflection(playbook, shown, feedback, trajectory, model)
         delta = replace(reflection, score=score, shown=shown, run_id=run_id)
 
+        count = 0
+
         def learned(text: str | None) -> str:
+            nonlocal count
             current = playbook_from_text(text, key)
             current.learn(delta, self._max_entries)
+            count = len(current.entries)
             return playbook_to_text(current)
 
-        kept = await update_value(self._backend, key, learned)
-        return len(playbook_from_text(kept, key).entries)
+        await update_value(self._backend, key, learned)
+        return count
 
     async def _playbook(self, task_tag: str) -> Playbook:
         key = _key(task_tag)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from untildone.domain.errors import ConfigError, MemoryProviderError, describe
-from untildone.memory.notebook import Notebook
+from untildone.memory.mirror import Mirrors
 from untildone.memory.provider import ClosingProvider
 from untildone.memory.relevance import words_of_query
 from untildone.memory.scoped import (
@@ -24,19 +24,28 @@ from untildone.memory.scoped import (
 
 _MOST_CONNECTIONS: Final = 16
 _WAIT_S: Final = 30
+_AT_ONCE: Final = 500
 
 # Each script is one atomic step. KEYS: the hash of values, the sorted set of their order, the
-# counter that numbers what is stored. Keys of entries are compared as bytes.
-_STORE: Final = """
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-redis.call('ZADD', KEYS[2], redis.call('INCR', KEYS[3]), ARGV[1])
+# counter that numbers what is stored. Keys of entries are compared as bytes. A counter that is new
+# begins at the time in microseconds: no number comes twice, also if the server lost everything.
+_PUT: Final = """
+local function put(key, value)
+  if redis.call('EXISTS', KEYS[3]) == 0 then
+    local now = redis.call('TIME')
+    redis.call('SET', KEYS[3], string.format('%d%06d', now[1], now[2]))
+  end
+  redis.call('HSET', KEYS[1], key, value)
+  redis.call('ZADD', KEYS[2], redis.call('INCR', KEYS[3]), key)
+end
 """
-_SWAP: Final = """
+_STORE: Final = f"{_PUT} put(ARGV[1], ARGV[2])"
+_SWAP: Final = f"""
+{_PUT}
 local old = redis.call('HGET', KEYS[1], ARGV[1])
 if (old or '') ~= ARGV[3] or (old and '1' or '0') ~= ARGV[2] then return 0 end
 if ARGV[4] == '1' then
-  redis.call('HSET', KEYS[1], ARGV[1], ARGV[5])
-  redis.call('ZADD', KEYS[2], redis.call('INCR', KEYS[3]), ARGV[1])
+  put(ARGV[1], ARGV[5])
 else
   redis.call('HDEL', KEYS[1], ARGV[1])
   redis.call('ZREM', KEYS[2], ARGV[1])
@@ -46,8 +55,30 @@ return 1
 _ENTRIES: Final = """
 local found = {}
 for _, key in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
-  local begins = string.sub(key, 1, #ARGV[1]) == ARGV[1]
+  if string.sub(key, 1, #ARGV[1]) == ARGV[1] then
+    found[#found + 1] = key
+    found[#found + 1] = redis.call('HGET', KEYS[1], key)
+  end
+end
+return found
+"""
+_NUMBERS: Final = """
+local numbers = {}
+local listed = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
+for i = 1, #listed, 2 do
+  local begins = string.sub(listed[i], 1, #ARGV[1]) == ARGV[1]
   if begins == (ARGV[2] == '1') then
+    numbers[#numbers + 1] = listed[i + 1]
+  end
+end
+return table.concat(numbers, ' ')
+"""
+_NUMBERED: Final = """
+local found = {}
+for _, number in ipairs(ARGV) do
+  local key = redis.call('ZRANGEBYSCORE', KEYS[2], number, number)[1]
+  if key then
+    found[#found + 1] = number
     found[#found + 1] = key
     found[#found + 1] = redis.call('HGET', KEYS[1], key)
   end
@@ -132,6 +163,7 @@ class RedisMemoryProvider(ClosingProvider):
         self._failures: tuple[type[Exception], ...] = (RedisError, OSError)
         self._opened: dict[asyncio.AbstractEventLoop, _Open] = {}
         self._turns = Turns()
+        self._mirrors = Mirrors()
 
     def __repr__(self) -> str:
         where = "your client" if self._client is not None else _without_password(self._url)
@@ -140,7 +172,7 @@ class RedisMemoryProvider(ClosingProvider):
     async def store(self, key: str, value: str) -> None:
         """Keeps a value; what the key had before is replaced (S1)."""
         check_text(self, key=key, value=value)
-        await self._call("eval", _STORE, *self._numbered(), _encoded(key), _encoded(value))
+        await self._eval(_STORE, _encoded(key), _encoded(value))
 
     async def retrieve(self, key: str) -> str | None:
         """The value of a key, or None (S1)."""
@@ -172,27 +204,38 @@ class RedisMemoryProvider(ClosingProvider):
                     *(("0", b"") if old is None else ("1", _encoded(old))),
                     *(("0", b"") if new is None else ("1", _encoded(new))),
                 )
-                if await self._call("eval", _SWAP, *self._numbered(), _encoded(key), *swap):
+                if await self._eval(_SWAP, _encoded(key), *swap):
                     return new
 
     async def entries(self, prefix: str = "") -> list[tuple[str, str]]:
         """All entries whose key begins so, the one stored longest ago first."""
         check_text(self, prefix=prefix)
-        return await self._listed(prefix, begins=True)
+        flat = _texts(await self._eval(_ENTRIES, _encoded(prefix)))
+        return list(zip(flat[::2], flat[1::2], strict=True))
 
     async def trim(self, prefix: str, keep: int) -> int:
         """Forgets all entries whose key begins so but the ``keep`` stored last; gives how many."""
         check_text(self, prefix=prefix)
-        return await self._call("eval", _TRIM, *self._numbered(), _encoded(prefix), str(keep))
+        return await self._eval(_TRIM, _encoded(prefix), keep)
 
     async def find(self, query: str, top_k: int = 5, *, prefix: str = "") -> list[Found]:
-        """What ``search`` finds among keys that begin so, with scores."""
+        """What ``search`` finds among keys that begin so, with scores.
+
+        Args:
+            query: What to look for.
+            top_k: Most entries, 1 or more.
+            prefix: How their keys begin; ``""`` for all but our own.
+        """
         check_search(query, top_k)
         check_text(self, prefix=prefix)
         if not words_of_query(query):
             return []
-        looked_at = await self._listed(prefix or OWN_PREFIX, begins=bool(prefix))
-        return Notebook(dict(looked_at)).find(query, top_k, prefix)
+        mirror = self._mirrors.of(prefix)
+        async with mirror.turns.turn():
+            missing = mirror.missing(await self._numbers(prefix))
+            for begin in range(0, len(missing), _AT_ONCE):
+                mirror.take(await self._numbered(missing[begin : begin + _AT_ONCE]))
+            return mirror.notebook.find(query, top_k, prefix)
 
     async def aclose(self) -> None:
         """Closes the running event loop's connections; a later call opens new ones."""
@@ -200,14 +243,20 @@ class RedisMemoryProvider(ClosingProvider):
         if opened is not None:
             await opened.keeper.aclose()
 
-    async def _listed(self, prefix: str, *, begins: bool) -> list[tuple[str, str]]:
-        flag = "1" if begins else "0"
-        flat = await self._call("eval", _ENTRIES, *self._numbered(), _encoded(prefix), flag)
-        texts = [_text(part) or "" for part in cast("list[Any]", flat)]
-        return list(zip(texts[::2], texts[1::2], strict=True))
+    async def _numbers(self, prefix: str) -> list[int]:
+        """The numbers of the entries that a search with this prefix looks at."""
+        begins = ("1", prefix) if prefix else ("0", OWN_PREFIX)
+        numbers = await self._eval(_NUMBERS, _encoded(begins[1]), begins[0])
+        return [int(number) for number in (_text(numbers) or "").split()]
 
-    def _numbered(self) -> tuple[int | str, ...]:
-        return len(self._keys), *self._keys
+    async def _numbered(self, numbers: list[int]) -> list[tuple[int, str, str]]:
+        """The entries with these numbers, as far as they are still there."""
+        flat = _texts(await self._eval(_NUMBERED, *numbers))
+        parts = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+        return [(int(number), key, value) for number, key, value in parts]
+
+    async def _eval(self, script: str, *arguments: bytes | str | int) -> Any:
+        return await self._call("eval", script, len(self._keys), *self._keys, *arguments)
 
     async def _call(self, command: str, *arguments: Any) -> Any:
         try:
@@ -256,6 +305,10 @@ def _encoded(text: str) -> bytes:
 def _text(value: bytes | str | None) -> str | None:
     """What the server gave; a client of the caller's may decode already."""
     return value.decode() if isinstance(value, bytes) else value
+
+
+def _texts(values: Any) -> list[str]:
+    return [_text(value) or "" for value in cast("list[bytes | str | None]", values)]
 
 
 def _without_password(url: str) -> str:

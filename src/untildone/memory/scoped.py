@@ -29,7 +29,13 @@ Change = Callable[[str | None], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An entry that fits a query, with a score above 0; only scores of one search compare."""
+    """An entry that fits a query.
+
+    Attributes:
+        key: Its key.
+        value: What is kept under it.
+        score: How well it fits, above 0; only scores of one search compare.
+    """
 
     key: str
     value: str

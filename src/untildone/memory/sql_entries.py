@@ -5,6 +5,7 @@ Everything here blocks and happens inside a transaction that ``sql.py`` has begu
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,13 +18,14 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from untildone.domain.errors import ConfigError, MemoryProviderError, describe
-from untildone.memory.notebook import Notebook
+from untildone.memory.mirror import Mirrors
 from untildone.memory.relevance import words_of, words_of_query
 from untildone.memory.scoped import OWN_PREFIX, Change, Found
 
 _WAIT_S: Final = 30
 _WRITES: Final = "untildone_writes"
 _MOST_QUERY_WORDS: Final = 500
+_FEW: Final = 500
 
 
 def checked_url(url: object) -> URL:
@@ -63,12 +65,18 @@ class Database:
 
     def __init__(self, url: URL, table: str, threads: int) -> None:
         self._is_sqlite = url.get_backend_name() == "sqlite"
+        self._mirrors = Mirrors()
         self._engine = _engine(url, threads)
         self._table = sa.Table(
             table,
             sa.MetaData(),
             sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
-            sa.Column("key", sa.Text, nullable=False, unique=True),
+            sa.Column(
+                "key",
+                sa.Text().with_variant(sa.Text(collation="C"), "postgresql"),  # by code point
+                nullable=False,
+                unique=True,
+            ),
             sa.Column("value", sa.Text, nullable=False),
             sqlite_autoincrement=True,
         )
@@ -94,8 +102,8 @@ class Database:
     def entries(self, connection: sa.Connection) -> SqlEntries:
         """The entries as they are reached inside a transaction."""
         if self._is_sqlite:
-            return SqliteEntries(connection, self._table, self._words)
-        return PostgresEntries(connection, self._table)
+            return SqliteEntries(connection, self._table, self._mirrors, self._words)
+        return PostgresEntries(connection, self._table, self._mirrors)
 
     def dispose(self) -> None:
         """Closes all connections."""
@@ -151,9 +159,10 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 class SqlEntries:
     """The entries inside a transaction; what SQLite and PostgreSQL have in common."""
 
-    def __init__(self, connection: sa.Connection, table: sa.Table) -> None:
+    def __init__(self, connection: sa.Connection, table: sa.Table, mirrors: Mirrors) -> None:
         self._connection = connection
         self._table = table
+        self._mirrors = mirrors
 
     def store(self, key: str, value: str) -> None:
         """Keeps a value; its key becomes the one stored last."""
@@ -194,7 +203,18 @@ class SqlEntries:
         """The best first; of equally good ones the one stored last."""
         if not words_of_query(query):
             return []
-        return Notebook(dict(self._read(self._searched(prefix)))).find(query, top_k, prefix)
+        table, searched = self._table, self._searched(prefix)
+        mirror = self._mirrors.of(prefix)
+        with mirror.lock:
+            numbers = self._connection.scalars(sa.select(table.c.id).where(searched))
+            missing = mirror.missing(numbers)
+            if missing:
+                few = len(missing) <= _FEW
+                rows = sa.select(table.c.id, table.c.key, table.c.value).where(
+                    table.c.id.in_(missing) if few else searched
+                )
+                mirror.take((row[0], row[1], row[2]) for row in self._connection.execute(rows))
+            return mirror.notebook.find(query, top_k, prefix)
 
     def clear(self) -> None:
         """Forgets everything."""
@@ -222,8 +242,11 @@ class SqlEntries:
         return [(key, value) for key, value in self._connection.execute(rows)]
 
     def _begins(self, prefix: str) -> sa.ColumnElement[bool]:
-        # No LIKE: SQLite's takes upper for lower case, and both have wildcards.
-        return sa.func.substr(self._table.c.key, 1, len(prefix)) == prefix
+        # A range, which an index can answer. No LIKE: SQLite's takes upper for lower case, and both
+        # have wildcards.
+        key, end = self._table.c.key, _after(prefix)
+        begins = key >= prefix
+        return begins if end is None else begins & (key < end)
 
     def _searched(self, prefix: str) -> sa.ColumnElement[bool]:
         return self._begins(prefix) if prefix else ~self._begins(OWN_PREFIX)
@@ -233,9 +256,13 @@ class SqliteEntries(SqlEntries):
     """The entries of a SQLite file, with a full-text index where it has FTS5."""
 
     def __init__(
-        self, connection: sa.Connection, table: sa.Table, words: sa.TableClause | None
+        self,
+        connection: sa.Connection,
+        table: sa.Table,
+        mirrors: Mirrors,
+        words: sa.TableClause | None,
     ) -> None:
-        super().__init__(connection, table)
+        super().__init__(connection, table, mirrors)
         self._words = words
 
     def find(self, query: str, top_k: int, prefix: str) -> list[Found]:
@@ -297,6 +324,15 @@ def _number(*names: str) -> int:
     """A number for a lock; two names that share one only wait for each other."""
     encoded = "\0".join(("untildone", *names)).encode()
     return (zlib.crc32(encoded) << 31) | (zlib.adler32(encoded) >> 1)
+
+
+def _after(prefix: str) -> str | None:
+    """The first text, by code points, after all those that begin so; None where there is none."""
+    for index in range(len(prefix) - 1, -1, -1):
+        code = ord(prefix[index]) + 1
+        if code <= sys.maxunicode:
+            return prefix[:index] + chr(0xE000 if code in range(0xD800, 0xE000) else code)
+    return None
 
 
 def _ascii(word: str) -> str:

@@ -19,7 +19,13 @@ Line = str | ModelReply | BaseException | Callable[["SeenRequest"], Any]
 
 @dataclass(slots=True)
 class SeenRequest:
-    """A request that a ``ScriptedModel`` was given, as it was at that moment."""
+    """A request that a ``ScriptedModel`` was given, as it was at that moment.
+
+    Attributes:
+        request: What the model was asked; its list of messages goes on growing.
+        length: How many messages it had then.
+        index: Which request it was, from 0.
+    """
 
     request: ModelRequest
     length: int

@@ -44,6 +44,9 @@ class ApexConfig:
         cite_sources: Whether the merged answer names the agents its claims come from.
         allow_tools: Not supported yet.
         system_prompt: Instructions instead of the default ones.
+
+    Raises:
+        ConfigError: A value is out of bounds or not supported yet.
     """
 
     confidence_threshold: float = 0.7
@@ -76,7 +79,12 @@ class ApexCitation:
 
 
 class APEXSynthesizer:
-    """Merges answers with one model call; holds no state."""
+    """Merges answers with one model call; holds no state.
+
+    Args:
+        model: A model string or object.
+        config: How answers are merged.
+    """
 
     def __init__(self, model: str | Model, config: ApexConfig | None = None) -> None:
         self.model = model

@@ -36,7 +36,7 @@ DEFAULT_RUBRIC: Final = (
 _FEEDBACK_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
-        "issues": {"type": "array", "items": {"type": "string"}},
+        "issues": {"type": "array", "items": {"type": "string"}, "maxItems": 10},
         "suggestion": {"type": "string"},
         "score": {"type": "number", "minimum": 0, "maximum": 1},
     },
@@ -86,7 +86,11 @@ class VerifierConfig:
 
 
 class Verifier:
-    """Grades answers; holds no state, so one serves any number of runs at once (S1)."""
+    """Grades answers; holds no state, so one serves any number of runs at once (S1).
+
+    Raises:
+        ConfigError: The config is no ``VerifierConfig``.
+    """
 
     def __init__(self, config: VerifierConfig | None = None) -> None:
         if config is not None and not isinstance(config, VerifierConfig):  # pyright: ignore[reportUnnecessaryIsInstance]

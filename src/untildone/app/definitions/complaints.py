@@ -15,6 +15,9 @@ from untildone.app.definitions.values import OURS
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+MOST_PROBLEMS: Final = 200
+"""How many problems are told at once."""
+
 Spelling = Literal["snake", "camel"]
 """How keys are written that are not there: as in Python, or as in files."""
 
@@ -34,7 +37,9 @@ class Complaint:
 def complaints_of(
     error: ValidationError, model: type[BaseModel], data: object, spelling: Spelling
 ) -> list[Complaint]:
-    """Everything an error of pydantic says, in the order of the model's fields.
+    """What an error of pydantic says, in the order of the model's fields.
+
+    More than ``MOST_PROBLEMS`` are not looked at.
 
     Args:
         error: The error.
@@ -42,13 +47,11 @@ def complaints_of(
         data: What it was validated from.
         spelling: How to write keys that are missing.
     """
-    complaints: list[Complaint] = []
-    for details in error.errors(include_url=False):
+    complaints: dict[Complaint, None] = {}
+    for details in error.errors(include_url=False)[: MOST_PROBLEMS + 1]:
         path = _spelled(details["loc"], model, data, spelling)
-        complaint = Complaint(path, _in_words(details, model, spelling))
-        if complaint not in complaints:
-            complaints.append(complaint)
-    return complaints
+        complaints[Complaint(path, _in_words(details, model, spelling))] = None
+    return list(complaints)
 
 
 def model_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:

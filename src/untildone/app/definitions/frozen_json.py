@@ -8,6 +8,8 @@ from typing import Any, Final, cast
 
 DEEPEST: Final = 64
 """How many levels of lists and mappings a definition may have."""
+DEEPEST_VALUE: Final = 32
+"""How many of them may be inside of one value, such as a JSON Schema."""
 _LARGEST: Final = 2**63
 
 
@@ -41,7 +43,7 @@ class FrozenMapping(Mapping[str, Any]):
         return FrozenMapping, (self._items,)
 
 
-def frozen(value: object, deepest: int = DEEPEST) -> Any:
+def frozen(value: object, deepest: int = DEEPEST_VALUE) -> Any:
     """A JSON value as one that cannot be changed.
 
     Raises:
@@ -61,7 +63,7 @@ def frozen(value: object, deepest: int = DEEPEST) -> Any:
                 raise ValueError(f"has the number {value}, which JSON does not know")
             return value
         case Mapping() | list() | tuple() if deepest == 0:
-            raise ValueError(f"is nested more than {DEEPEST} levels deep")
+            raise ValueError(f"is nested more than {DEEPEST_VALUE} levels deep")
         case Mapping():
             items = cast("Mapping[Any, Any]", value)
             return FrozenMapping({_key(key): frozen(items[key], deepest - 1) for key in items})

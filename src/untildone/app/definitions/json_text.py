@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from untildone.app.definitions.complaints import Complaint
-from untildone.app.definitions.frozen_json import DEEPEST
-from untildone.app.definitions.parsed import Parsed, Place, broken, is_too_deep
+from untildone.app.definitions.parsed import TOO_DEEP, Parsed, Place, broken, excess_of
 from untildone.app.definitions.problems import Path
 
 _PART: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
@@ -22,11 +21,12 @@ def parse_json(text: str) -> Parsed:
     except json.JSONDecodeError as error:
         return broken(f"this is no JSON: {error.msg}", error.lineno, error.colno)
     except RecursionError:
-        return broken(f"is nested more than {DEEPEST} levels deep")
+        return broken(TOO_DEEP)
     except ValueError as error:
         return broken(f"this is no JSON: {error}")
-    if is_too_deep(data):
-        return broken(f"is nested more than {DEEPEST} levels deep")
+    excess = excess_of(data)
+    if excess is not None:
+        return broken(excess)
     parsed = Parsed(data)
     _mark_places(text, parsed)
     return parsed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from untildone.app.definitions.complaints import Complaint
 from untildone.app.definitions.frozen_json import DEEPEST
@@ -48,9 +48,9 @@ def broken(message: str, line: int | None = None, column: int | None = None) -> 
     return Parsed(broken=Problem("", message, line, column))
 
 
-def is_too_deep(data: object) -> bool:
-    """Whether it has more levels than anything here should follow; cycles have."""
-    level = [data]
+def excess_of(data: object) -> str | None:
+    """Why data is more than a definition can be: too deep, as cycles are, or too much."""
+    level, values = [data], 1
     for _ in range(DEEPEST + 1):
         below: list[object] = []
         for value in level:
@@ -58,7 +58,15 @@ def is_too_deep(data: object) -> bool:
                 below.extend(cast("Mapping[Any, Any]", value).values())
             elif isinstance(value, list | tuple):
                 below.extend(cast("list[Any]", value))
-        level = below
+            if len(below) + values > MOST_VALUES:
+                return TOO_MUCH
+        level, values = below, values + len(below)
         if not level:
-            return False
-    return True
+            return None
+    return TOO_DEEP
+
+
+MOST_VALUES: Final = 10_000
+"""How many values a definition may have, those of lists and mappings included."""
+TOO_MUCH: Final = f"has more than {MOST_VALUES:,} values, which no definition needs"
+TOO_DEEP: Final = f"is nested more than {DEEPEST} levels deep"

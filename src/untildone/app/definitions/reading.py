@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ValidationError
 
-from untildone.app.definitions.complaints import Complaint, Spelling, complaints_of
-from untildone.app.definitions.frozen_json import DEEPEST
+from untildone.app.definitions.complaints import (
+    MOST_PROBLEMS,
+    Complaint,
+    Spelling,
+    complaints_of,
+)
 from untildone.app.definitions.json_text import parse_json
-from untildone.app.definitions.parsed import Parsed, broken, is_too_deep
-from untildone.app.definitions.problems import DefinitionError, Problem, path_text
+from untildone.app.definitions.parsed import Parsed, excess_of
+from untildone.app.definitions.problems import DefinitionError, Path, Problem, path_text
 from untildone.app.definitions.surroundings import Surroundings
+from untildone.app.definitions.toml_text import parse_toml
 from untildone.app.definitions.types import AgentDefinition
 from untildone.app.definitions.yaml_text import parse_yaml
 from untildone.domain.errors import ConfigError
@@ -116,8 +121,9 @@ def check_text(text: str, written: Format, around: Surroundings | None) -> Check
 
 def check_data(data: object, around: Surroundings | None) -> Checked:
     """Looks at plain data, or at a definition; see ``check_file``."""
-    if not isinstance(data, BaseModel) and is_too_deep(data):
-        return _unusable(f"is nested more than {DEEPEST} levels deep")
+    excess = None if isinstance(data, BaseModel) else excess_of(data)
+    if excess is not None:
+        return _unusable(excess)
     return _check_parsed(Parsed(data), around, "snake" if isinstance(data, BaseModel) else "camel")
 
 
@@ -127,18 +133,21 @@ def _check_parsed(parsed: Parsed, around: Surroundings | None, spelling: Spellin
     try:
         definition = AgentDefinition.model_validate(parsed.data, context=around)
     except ValidationError as error:
+        unread = {complaint.path for complaint in parsed.complaints}
         found = complaints_of(error, AgentDefinition, parsed.data, spelling)
-        complaints += [each for each in found if not _is_known(each, parsed.complaints)]
+        complaints += [each for each in found if not _is_inside(each.path, unread)]
     if not complaints:
         return Checked(definition)
-    problems = [_placed(complaint, parsed) for complaint in complaints]
+    problems = [_placed(complaint, parsed) for complaint in complaints[:MOST_PROBLEMS]]
     problems.sort(key=lambda each: (each.line or 0, each.column or 0))
+    if len(complaints) > MOST_PROBLEMS:
+        problems.append(Problem("", "has more problems than these"))
     return Checked(None, tuple(problems))
 
 
-def _is_known(complaint: Complaint, known: list[Complaint]) -> bool:
+def _is_inside(path: Path, unread: AbstractSet[Path]) -> bool:
     """Whether it is about a part that could not be read properly in the first place."""
-    return any(complaint.path[: len(each.path)] == each.path for each in known)
+    return bool(unread) and any(path[:length] in unread for length in range(len(path) + 1))
 
 
 def _placed(complaint: Complaint, parsed: Parsed) -> Problem:
@@ -167,19 +176,5 @@ def _is_encodable(text: str) -> bool:
     return True
 
 
-def _parse_toml(text: str) -> Parsed:
-    try:
-        data: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        return broken(f"this is no TOML: {error}")
-    except RecursionError:
-        return broken(f"is nested more than {DEEPEST} levels deep")
-    except ValueError as error:  # a whole number of 5,000 digits
-        return broken(f"this is no TOML: {error}")
-    if is_too_deep(data):
-        return broken(f"is nested more than {DEEPEST} levels deep")
-    return Parsed(data)
-
-
-_PARSERS: Final = {"yaml": parse_yaml, "json": parse_json, "toml": _parse_toml}
+_PARSERS: Final = {"yaml": parse_yaml, "json": parse_json, "toml": parse_toml}
 _TOO_LARGE: Final = "is larger than 1 MiB, which no definition needs"

@@ -25,6 +25,7 @@ from untildone.models.providers import PROVIDERS
 if TYPE_CHECKING:
     from pydantic import ValidationInfo
 
+_DEEPEST_CRITERIA: Final = 8
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -94,6 +95,8 @@ def _check_value(kind: str, name: str, value: Any, info: ValidationInfo) -> None
     match name:
         case "judge_criteria" | "criteria" if not value:
             raise wrong(f"is empty; {kind!r} needs at least one")
+        case "criteria" if _levels_of(value) > _DEEPEST_CRITERIA:
+            raise wrong(f"is nested more than {_DEEPEST_CRITERIA} levels deep")
         case "criteria" if kind == "not" and len(value) != 1:
             raise wrong(f"has {len(value)} criteria; 'not' takes one: put several into an 'anyOf'")
         case "judge_model" if value.parameters:
@@ -106,6 +109,11 @@ def _check_value(kind: str, name: str, value: Any, info: ValidationInfo) -> None
             _check_modes(value, around)
         case _:
             return
+
+
+def _levels_of(criteria: Sequence[Any]) -> int:
+    """How many levels of criteria made of criteria there are; each was checked before."""
+    return 1 + max((_levels_of(each.criteria) for each in criteria if each.criteria), default=0)
 
 
 def _check_modes(modes: Sequence[str], around: Surroundings | None) -> None:

@@ -15,7 +15,14 @@ from typing import Any, Final
 
 from untildone.app.definitions.complaints import Complaint
 from untildone.app.definitions.frozen_json import DEEPEST
-from untildone.app.definitions.parsed import Parsed, Place, broken
+from untildone.app.definitions.parsed import (
+    MOST_VALUES,
+    TOO_DEEP,
+    TOO_MUCH,
+    Parsed,
+    Place,
+    broken,
+)
 from untildone.app.definitions.problems import Path
 from untildone.domain.errors import ConfigError
 
@@ -115,6 +122,7 @@ class _Builder:
         self._open: list[_Open] = []
         self._at: Path = ()
         self._documents = 0
+        self._values = 0
 
     def build(self, events: Iterable[Any]) -> Parsed:
         """The data of the one document."""
@@ -166,6 +174,9 @@ class _Builder:
         """Puts a value where it belongs; ``self._at`` is its path then."""
         if self._expects_key():
             raise _Unreadable("a key must be text", event)
+        self._values += 1
+        if self._values > MOST_VALUES:
+            raise _Unreadable(TOO_MUCH, event)
         if not self._open:
             self._parsed.data, self._at = value, ()
         elif isinstance(container := self._open[-1].container, list):
@@ -184,7 +195,7 @@ class _Builder:
         self._refuse_tag(event)
         self._open.append(_Open(self._at, container))
         if len(self._open) > DEEPEST:
-            raise _Unreadable(f"is nested more than {DEEPEST} levels deep", event)
+            raise _Unreadable(TOO_DEEP, event)
 
     def _refuse_tag(self, event: Any) -> None:
         if event.tag is not None:
