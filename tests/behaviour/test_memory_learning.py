@@ -10,7 +10,15 @@ import pytest
 from tests.behaviour.endings import ENDINGS, person_needed
 from tests.behaviour.kit import ask, watch
 from tests.behaviour.manifest import requirement
-from tests.behaviour.memory_kit import LESSON, Past, Playbook, agent_with, reflection, speaking
+from tests.behaviour.memory_kit import (
+    LESSON,
+    Past,
+    Playbook,
+    agent_with,
+    provider_with,
+    reflection,
+    speaking,
+)
 from tests.behaviour.refine_kit import in_turn, judging, loop_of, result_of, scoring
 from untildone import (
     Agent,
@@ -371,6 +379,13 @@ async def test_a_run_that_raises_shows_its_playbook_update_before_its_last_event
     )
     watched = await watch(agent_with(loop))
     assert watched.kinds[-2:] == [EventType.PLAYBOOK_UPDATED, EventType.ERROR]
+
+
+@requirement("memory.events")
+async def test_what_a_provider_gave_is_counted_in_an_event_of_its_own():
+    provider = await provider_with(one="Go on.", two="Go on and on.", three="Herons.")
+    watched = await watch(agent_with(None, memory=provider))
+    assert watched.data(EventType.MEMORY_RETRIEVE) == [{"count": 2}]
 
 
 @requirement("memory.events")

@@ -153,6 +153,7 @@ class Seen:
 MEMORIES_EVENTS = {
     EventType.EPISODE_RECALLED,
     EventType.EPISODE_RECORDED,
+    EventType.MEMORY_RETRIEVE,
     EventType.PLAYBOOK_UPDATED,
 }
 COSTS = ("input_tokens", "output_tokens", "cached_tokens")

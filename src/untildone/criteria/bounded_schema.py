@@ -20,7 +20,7 @@ from untildone.criteria.linear_regex import LinearRegex
 from untildone.domain.errors import ConfigError, GradingError
 from untildone.domain.grading import CriterionContext, CriterionVerdict
 
-_MOST_NODES: Final = 5000
+_MOST_NODES: Final = 2000
 _MOST_STEPS: Final = 50_000
 # ``uniqueItems`` compares items in pairs where they cannot be sorted.
 _PAIRS_A_STEP: Final = 50
@@ -55,7 +55,7 @@ class BoundedJsonSchema(JsonSchema):
     """Done when the latest answer is JSON that fits ``schema``, which comes from outside.
 
     Args:
-        schema: A JSON Schema of at most 5,000 values, without ``patternProperties``,
+        schema: A JSON Schema of at most 2,000 values, without ``patternProperties``,
             ``unevaluated…`` and dynamic references. What it refers to must stand in it.
 
     Raises:

@@ -129,7 +129,13 @@ class BackgroundTasks:
         return [*lost, *own]
 
     def start(self, tool: Tool, arguments: dict[str, Any], run_id: str) -> BackgroundTask:
-        """Starts a task for a run."""
+        """Starts a task for a run.
+
+        Args:
+            tool: What is run.
+            arguments: Its arguments, as values.
+            run_id: The run that waits for it.
+        """
         name = tool.spec.name
         task = BackgroundTask(os.urandom(4).hex(), name, run_id)
         self._forget_some()

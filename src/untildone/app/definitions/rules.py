@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from untildone.app.definitions.frozen_json import thawed
 from untildone.app.definitions.kinds import KINDS, built_in, unknown_kind
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationInfo
 
 _DEEPEST_CRITERIA: Final = 8
+_MOST_CRITERIA: Final = 50
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -39,6 +40,27 @@ def known_kind(kind: str, info: ValidationInfo) -> str:
     if registered is None:
         raise wrong(unknown_kind(kind, around.registry.kinds))
     return registered
+
+
+def not_too_many(criteria: object) -> object:
+    """Criteria as they were given, if there are not too many of them, nested ones included."""
+    waiting, count = [criteria], 0
+    while waiting:
+        for each in _items(waiting.pop()):
+            count += 1
+            waiting.append(each)
+        if count > _MOST_CRITERIA:
+            raise wrong(f"has more than {_MOST_CRITERIA} criteria, nested ones included")
+    return criteria
+
+
+def _items(value: object) -> Sequence[object]:
+    """The criteria in a list of them, or those that one is made of."""
+    if isinstance(value, Mapping):
+        value = cast("Mapping[str, Any]", value).get("criteria")
+    elif not isinstance(value, list | tuple):
+        value = getattr(value, "criteria", None)
+    return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
 
 
 def kind_not_allowed(kind: str | None, info: ValidationInfo) -> str | None:

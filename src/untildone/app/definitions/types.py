@@ -35,6 +35,7 @@ from untildone.app.definitions.rules import (
     check_tools,
     kind_not_allowed,
     known_kind,
+    not_too_many,
 )
 from untildone.app.definitions.values import (
     OURS,
@@ -212,7 +213,7 @@ class LoopSettings(DefinitionData, frozen=True):
     DEFAULT_MAX_ITERATIONS: ClassVar[int] = 10
     """The ceiling where ``max_iterations`` is None: there is always one."""
 
-    criteria: Listed[LoopCriterion]
+    criteria: Annotated[Listed[LoopCriterion], BeforeValidator(not_too_many)]
     max_iterations: Count | None = None
     fresh_context_per_iteration: bool = False
     on_exhausted: Outcome = LoopOutcome.RETURN_LAST_RESPONSE
