@@ -53,7 +53,7 @@ REQUIREMENTS: dict[str, str] = {
     # ── Events ───────────────────────────────────────────────────────────────────────────────────
     "memory.events": (
         "EPISODE_RECALLED, EPISODE_RECORDED and PLAYBOOK_UPDATED come in the contract's order with"
-        " S1's payloads, the last one before DONE."
+        " S1's payloads, the last one before DONE; MEMORY_RETRIEVE counts what a provider gave."
     ),
     # ── Nothing else changes ─────────────────────────────────────────────────────────────────────
     "memory.changes-nothing-else": (

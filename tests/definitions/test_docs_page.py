@@ -18,7 +18,10 @@ from untildone.app.definitions import (
 )
 from untildone.app.definitions.frozen_json import DEEPEST
 from untildone.app.definitions.kinds import KINDS
-from untildone.app.definitions.reading import LARGEST
+from untildone.app.definitions.parsed import MOST_VALUES
+from untildone.app.definitions.reading import LARGEST, check_text
+from untildone.app.definitions.rules import _MOST_CRITERIA
+from untildone.app.definitions.surroundings import Surroundings
 from untildone.app.definitions.types import LoopCriterion
 
 PAGE = (Path(__file__).parents[2] / "docs" / "definitions.md").read_text("utf-8")
@@ -58,8 +61,9 @@ def test_the_table_of_kinds_is_the_one_of_the_code():
 
 def test_its_figures_are_those_of_the_code():
     assert f"{LoopSettings.DEFAULT_MAX_ITERATIONS}" in PAGE
-    assert (LARGEST, DEEPEST) == (2**20, 64)
-    assert "at most 1 MiB and 64\nlevels" in PAGE
+    assert (LARGEST, MOST_VALUES, DEEPEST, _MOST_CRITERIA) == (2**20, 10_000, 64, 50)
+    words = " ".join(PAGE.split())
+    assert "at most 1 MiB, 10,000 values and 64 levels, a loop at most 50 criteria" in words
 
 
 @pytest.mark.parametrize("outcome", ["returnLastResponse", "failRun"])
@@ -90,9 +94,6 @@ def test_the_error_at_the_end_is_the_one_that_comes():
         "name: a\nmodel:\n  provider: opanai\n  model: m\nharness:\n  loop:\n    criteria:\n"
         "      - kind: completionMarker\n    maxIterations: 0\n"
     )
-    from untildone.app.definitions.reading import check_text
-    from untildone.app.definitions.surroundings import Surroundings
-
     error = DefinitionError(check_text(text, "yaml", Surroundings()).problems, "agent.yaml")
     shown = block("text", -1).rstrip().splitlines()
     for line, said in zip(shown, str(error).splitlines(), strict=True):

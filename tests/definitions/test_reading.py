@@ -333,6 +333,47 @@ def test_deep_nesting_is_one_problem(name: str):
     assert message == "is nested more than 64 levels deep"
 
 
+CRITERIA = "name: a\nmodel: {provider: p, model: m}\nharness:\n  loop:\n    criteria:\n"
+MUCH = {
+    "yaml values": ("yaml", CRITERIA + "      - {}\n" * 20_000, "has more than 10,000 values"),
+    "yaml keys": ("yaml", "k: v\n" * 20_000, "has more than 10,000 values"),
+    "json values": ("json", f"[{','.join(['1'] * 20_000)}]", "has more than 10,000 values"),
+    "toml values": ("toml", "a = [" + "[]," * 20_000 + "]", "has more than 10,000 values"),
+    "toml keys": ("toml", ".".join(["a"] * 200_000) + " = 1", "is nested more than 64 levels"),
+    "toml quoted": ("toml", ".".join(["'a'"] * 99_999) + " = 1", "is nested more than 64 levels"),
+}
+
+
+@pytest.mark.parametrize("name", MUCH)
+def test_much_of_anything_is_one_problem_and_told_at_once(name: str):
+    written, text, said = MUCH[name]
+    ((_, _, message),) = problems(text, written)
+    assert message.startswith(said)
+
+
+def test_a_loop_has_fifty_criteria_at_most_nested_ones_included():
+    one = "      - {kind: completionMarker, marker: x}\n"
+    nested = "      - kind: anyOf\n        criteria:\n" + f"    {one}" * 30
+    assert parse_definition(CRITERIA + one * 50).name == "a"
+    for text in (CRITERIA + one * 51, CRITERIA + one * 20 + nested):
+        ((_, path, message),) = problems(text)
+        assert path == "harness.loop.criteria"
+        assert message == "has more than 50 criteria, nested ones included"
+
+
+def test_of_very_many_problems_two_hundred_are_told():
+    text = YAML + "".join(f"key{number}: 1\n" for number in range(300))
+    found = problems(text)
+    assert len(found) == 201
+    assert found[-1] == (None, "", "has more problems than these")
+
+
+def test_dots_in_texts_of_toml_are_no_keys():
+    text = TOML + f"\n# {'.' * 100}\n[model.parameters]\nstop = ['{'a.' * 100}', \"{'.' * 99}\"]\n"
+    definition = parse_definition(text, "toml")
+    assert definition.model.parameters["stop"] == ("a." * 100, "." * 99)
+
+
 def test_a_huge_file_is_refused_without_reading_it_all(tmp_path: Path):
     path = tmp_path / "agent.yaml"
     with path.open("wb") as file:

@@ -4,10 +4,10 @@ Pure data and functions: no model, no loop, no terminal. The loop's check knows 
 (every value must stand in it); the hand-written truth serves the report alone, so that the report
 can say how often the check was satisfied by a wrong answer.
 
-The few-shot prompt was tuned on twenty other sentences, the ones below were set aside before any
-model saw them; ``docs/`` has the figures. The blank that begins each text in the few-shot replies
+The few-shot prompt was chosen on other sentences; the ones below were set aside before any model
+saw them, and only ``also_right`` came after. The blank that begins each text in the few-shot replies
 is the one trick that matters: a small model copies the token it read, and that token is " Oslo",
-not "Oslo". It lifted SmolLM2-135M from 75% to 90% right at the first try.
+not "Oslo". Of 40 tries on those other sentences it lifted SmolLM2-135M from 31 right ones to 36.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def _states_of(pattern: object) -> int:
 def _written_out(pattern: str, *, of_class: int) -> int:
     """The parts of a pattern; a repeat ``{n,m}`` counts what it repeats m times.
 
-    A class such as ``\\w`` counts as ``of_class`` parts: it is made of hundreds of ranges.
+    A class of letters or digits counts as ``of_class`` parts: it has hundreds of ranges.
     A pattern that cannot be parsed gets some number, and is refused when it is compiled.
     """
     groups, last = [0], 0

@@ -35,7 +35,7 @@ _log = logging.getLogger("untildone")
 
 T = TypeVar("T")
 
-MEMORY_TIMEOUT_S = 30.0
+MEMORY_TIMEOUT_S = 60.0
 """How long a memory may take to be read or told of something, in seconds."""
 LEARNING_TIMEOUT_S = 300.0
 """How long a playbook or a skill may take to be made of a run, model calls included, in seconds."""

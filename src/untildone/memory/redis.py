@@ -114,8 +114,8 @@ class RedisMemoryProvider(ClosingProvider):
     """Keeps memories on a Redis server (S1); needs the extra ``untildone[redis]``.
 
     Three keys of the server are used: ``{prefix}:values``, ``{prefix}:order``, ``{prefix}:count``,
-    braces included, so that a cluster keeps them together. A search reads what it looks at and
-    weighs it here, which suits thousands of entries in a scope, not millions.
+    braces included, so that a cluster keeps them together. A process remembers what it has searched
+    and reads only what is new, which suits thousands of entries in a scope, not millions.
 
     Args:
         url: ``redis://host:6379/0``, ``rediss://…`` or ``unix://…``.

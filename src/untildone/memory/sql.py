@@ -21,9 +21,10 @@ T = TypeVar("T")
 class SQLMemoryProvider(EntriesProvider):
     """Keeps memories in a table of a SQLite or PostgreSQL database; needs ``untildone[sql]``.
 
-    SQLite searches with its full-text index FTS5. PostgreSQL reads what a search looks at and
-    weighs it here, which suits thousands of entries in a scope, not millions. Processes may share
-    a database; calls block threads of the provider's own, never the event loop.
+    SQLite searches with its full-text index FTS5. Of PostgreSQL a process remembers what it has
+    searched and reads only what is new, which suits thousands of entries in a scope, not millions.
+    Processes may share a database; calls block threads of the provider's own, never the event
+    loop.
 
     Args:
         url: ``sqlite:///memory.db`` (a relative path), ``sqlite:////var/lib/memory.db`` (an
