@@ -262,6 +262,14 @@ def test_run_lets_the_command_line_change_model_and_bounds(tmp_path: Path):
     assert [request["model"] for request in server.requests] == ["other"]
 
 
+def test_the_default_model_of_the_environment_does_not_change_a_definition(tmp_path: Path):
+    path = written(tmp_path, YAML)
+    with provider(completion("ALL DONE")) as server:
+        env = reaching(server) | {"UNTILDONE_MODEL": "openai/other"}
+        assert untildone("run", path, "go", env=env).exit_code == 0
+    assert [request["model"] for request in server.requests] == ["gpt-5"]
+
+
 def test_run_gives_json_lines(tmp_path: Path):
     with provider(completion("ALL DONE")) as server:
         path = written(tmp_path, YAML)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
+from click.core import ParameterSource
 
 from untildone.cli.exit_status import USAGE
 
@@ -148,6 +149,8 @@ def _run_definition(
             )
     if as_json and quiet:
         raise click.UsageError("--json and --quiet exclude each other; leave one out")
+    if ctx.get_parameter_source("model") is ParameterSource.ENVIRONMENT:
+        options["model"] = None  # a default for all runs is no wish to change this agent
     agent = _agent(file, trust=trust, **options)
     view = _view(as_json=as_json, quiet=quiet)
     ctx.exit(run_plan(Plan(agent=agent, untils=()), _task(task), view))

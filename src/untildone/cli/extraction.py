@@ -5,9 +5,10 @@ Pure data and functions: no model, no loop, no terminal. The loop's check knows 
 can say how often the check was satisfied by a wrong answer.
 
 The few-shot prompt was chosen on other sentences; the ones below were set aside before any model
-saw them, and only ``also_right`` came after. The blank that begins each text in the few-shot replies
-is the one trick that matters: a small model copies the token it read, and that token is " Oslo",
-not "Oslo". Of 40 tries on those other sentences it lifted SmolLM2-135M from 31 right ones to 36.
+saw them, and only ``also_right`` came after. The blank that begins each text in the few-shot
+replies is the one trick that matters: a small model copies the token it read, and that token is
+" Oslo", not "Oslo". Of 40 tries on the other sentences it lifted SmolLM2-135M from 31 right ones
+to 36.
 """
 
 from __future__ import annotations
