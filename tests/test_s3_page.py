@@ -24,24 +24,22 @@ from tests.definitions.kit import (
 )
 from tests.models.raw_server import head, stall
 from untildone import (
+    AgentDefinition,
     ConfigError,
+    DefinitionError,
     EventType,
     ExitReason,
-    LoopOutcome,
-    LoopUnsatisfiedError,
-    ServerError,
-    run_agent,
-    tool,
-)
-from untildone.app.definitions import (
-    AgentDefinition,
-    DefinitionError,
     HarnessSettings,
     LoopCriterion,
+    LoopOutcome,
     LoopSettings,
+    LoopUnsatisfiedError,
     ModelBinding,
+    ServerError,
     build_agent,
     load_definition,
+    run_agent,
+    tool,
 )
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "definitions"

@@ -22,6 +22,7 @@ from untildone import (
     run_agent,
 )
 from untildone.criteria.todo import TodoCompletion
+from untildone.domain.call_site import CALL_SITE, CallSite
 from untildone.domain.errors import ToolError
 from untildone.domain.messages import messages_from_dicts
 from untildone.testing import EventLog, ScriptedModel, call, reply
@@ -315,6 +316,20 @@ async def test_outside_of_a_run_the_tools_say_so():
     tool = TodoList().tools[0]
     with pytest.raises(ToolError, match="todo_add works on the list of a run"):
         await tool.run({"items": ["a"]}, None)  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_tool_reads_the_call_that_it_answers_and_nothing_else():
+    todos = TodoList()
+    before = conversation(("todo_add", "Todo list: 0 of 1 done\n[ ] 1. a", False))
+    batch = [call("todo_add", items=["b"]), call("other"), call("todo_complete", numbers=[2])]
+    given = messages_from_dicts([{"role": "user", "content": "go"}])
+    site = CallSite("run", [*given, *before], len(given), batch, 2)
+    token = CALL_SITE.set(site)
+    try:
+        told = await todos.tools[1].run({"numbers": [2]}, None)  # pyright: ignore[reportArgumentType]
+    finally:
+        CALL_SITE.reset(token)
+    assert told == "Todo list: 1 of 2 done\n[ ] 1. a\n[x] 2. b"
 
 
 @pytest.mark.parametrize(

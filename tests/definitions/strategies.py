@@ -109,7 +109,7 @@ def of_kind(kind: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Lo
     return st.builds(LoopCriterion, kind=st.sampled_from([kind, kind.upper()]), **fields)
 
 
-seconds = st.none() | st.floats(min_value=0.001, max_value=1e6)
+seconds = st.none() | st.floats(min_value=0.001, max_value=86_400)
 
 simple_criteria = st.one_of(
     of_kind("completionMarker", marker=words),

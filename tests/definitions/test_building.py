@@ -368,7 +368,7 @@ def test_modes_must_be_modes_of_the_list():
     [
         ({"temperature": "hot"}, "temperature: is 'hot'; must be a number of 0 or more"),
         ({"temperature": -1}, "temperature: is -1; must be a number of 0 or more"),
-        ({"temperature": True}, "temperature: is True; must be a number of 0 or more"),
+        ({"temperature": True}, "temperature: is true; must be a number of 0 or more"),
         ({"max_tokens": 0}, "max_tokens: is 0; must be a whole number of 1 or more"),
         ({"max_tokens": 1.5}, "max_tokens: is 1.5; must be a whole number of 1 or more"),
         ({"maxTokens": 5}, "maxTokens: a definition may not set this parameter"),

@@ -6,14 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 
 from tests.cli.kit import Provider, provider, refusal, said, without_provider_settings
 from tests.definitions.test_reading import JSON, TOML, YAML
-from untildone.cli import commands
-from untildone.cli.definition_commands import register
+from untildone.cli.commands import cli
 
 TOOLS = """
 from untildone import tool
@@ -26,20 +24,10 @@ def search(query: str) -> str:
 """
 
 
-def group() -> click.Group:
-    """The command line with definitions, whether or not ``commands`` has registered them."""
-    found = commands.cli
-    if "check" not in found.commands:
-        own = type(found)("untildone", commands=dict(found.commands))
-        register(own)
-        return own
-    return found
-
-
 def untildone(*args: Any, stdin: str = "", env: dict[str, str | None] | None = None) -> Result:
     runner = CliRunner(env={"UNTILDONE_MODEL": None, **(env or {})})
     arguments = [str(each) for each in args]
-    result = runner.invoke(group(), arguments, input=stdin, prog_name="untildone")
+    result = runner.invoke(cli, arguments, input=stdin, prog_name="untildone")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
@@ -86,7 +74,7 @@ def test_check_tells_all_problems_of_yaml_with_line_and_column(tmp_path: Path):
     assert lines[2].startswith(f"{path}:11:9: tools[0]: nobody registered a tool 'search'")
     assert lines[3].startswith(f"{path}:12:1: extra: unknown key")
     assert len(lines) == 4
-    assert result.stderr == "4 problems\n"
+    assert result.stderr == "4 problems (--tools FILE.py and --workspace DIR give tools)\n"
 
 
 def test_check_tells_problems_of_json_with_lines_and_of_toml_with_paths(tmp_path: Path):
@@ -108,6 +96,12 @@ def test_check_knows_the_tools_of_a_file(tmp_path: Path):
     assert (result.exit_code, result.stdout) == (0, "")
 
 
+def test_check_knows_the_tools_of_the_workspace(tmp_path: Path):
+    path = written(tmp_path, YAML + "tools: [read_file]\n")
+    assert untildone("check", path).exit_code == 2
+    assert untildone("check", path, "--workspace", tmp_path).exit_code == 0
+
+
 def test_check_takes_commands_only_from_a_trusted_file(tmp_path: Path):
     text = YAML.replace("completionMarker", "command").replace(
         "marker: ALL DONE", "command: 'true'"
@@ -116,6 +110,7 @@ def test_check_takes_commands_only_from_a_trusted_file(tmp_path: Path):
     result = untildone("check", path)
     assert result.exit_code == 2
     assert "criteria[0].kind: commands are not allowed" in result.stdout
+    assert result.stderr == "1 problem (--trust allows what is not allowed)\n"
     assert untildone("check", path, "--trust").exit_code == 0
 
 
@@ -300,7 +295,10 @@ def test_run_tells_all_problems_and_runs_nothing(tmp_path: Path):
     with provider(completion("x")) as server:
         result = untildone("run", path, "go", env=reaching(server))
     assert result.exit_code == 2
-    assert f"error: {path} has 2 problems:" in result.stderr
+    first, *lines = result.stderr.splitlines()
+    assert first.startswith("error: 2 problems (--tools FILE.py")
+    assert lines[0].startswith(f"  {path}:3:3: model.provider: unknown provider 'opanai'")
+    assert lines[1].startswith(f"  {path}:11:9: tools[0]: nobody registered a tool 'search'")
     assert server.requests == []
 
 
@@ -369,6 +367,7 @@ def test_run_without_a_definition_is_what_it_was(tmp_path: Path):
 
 def test_help_names_both_ways():
     text = untildone("run", "--help").stdout
+    assert "      TASK is read" not in text
     assert "untildone run agent.yaml TASK" in " ".join(text.split())
     assert "--trust" in text
     assert "Exit status:" in text

@@ -62,7 +62,7 @@ CASES: dict[str, tuple[dict[str, Any], list[Any], str, str]] = {
         {"criteria": [{"kind": "regex", "pattern": "a"}, {"kind": "regex", "pattern": "b"}]},
         ["a", "ab"],
         "allOf(regex, regex)",
-        "must match the regular expression 'b'",
+        "must match the regular expression `b`",
     ),
     "anyOf": (
         {

@@ -89,6 +89,16 @@ def test_all_formats_give_the_same_definition(written):
     assert parse_definition(TEXTS[written], written) == DEFINITION
 
 
+def test_problems_of_files_speak_of_null_and_true():
+    assert problems("name:\nmodel: true\n") == [
+        (1, "name", "is null; must be text"),
+        (2, "model", "is true; must be a mapping with the keys provider, model, parameters"),
+    ]
+    assert problems(YAML + "    freshContextPerIteration: 'yes'\n")[0][2] == (
+        "is 'yes'; must be true or false"
+    )
+
+
 @pytest.mark.parametrize("written", TEXTS)
 def test_snake_case_is_read_too(written):
     text = TEXTS[written].replace("maxIterations", "max_iterations")
@@ -217,7 +227,7 @@ def test_the_error_names_the_file_and_has_a_line_for_each_problem(tmp_path: Path
         ("- a\n- b\n", "yaml", "is ['a', 'b']; must be a mapping with the keys name, model"),
         ("just text", "yaml", "is 'just text'; must be a mapping with the keys name, model"),
         ("[1]", "json", "is [1]; must be a mapping"),
-        ("null", "json", "is None; must be a mapping"),
+        ("null", "json", "is null; must be a mapping"),
     ],
 )
 def test_what_is_no_definition_at_all_is_one_problem(text: str, written, said: str):

@@ -166,6 +166,10 @@ def test_a_blank_kind_or_none_is_refused(kind: Any):
             "wait_seconds: is -1; must be 0.0 or more",
         ),
         (
+            {"kind": "backgroundTaskCompletion", "wait_seconds": 1e9},
+            "wait_seconds: is 1000000000.0; must be 86400.0 or less",
+        ),
+        (
             {"kind": "not", "criteria": [MARKER, MARKER]},
             "criteria: has 2 criteria; 'not' takes one",
         ),

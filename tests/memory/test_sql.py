@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.memory.places import POSTGRES, drop_table, needs, new_name, run_python
 from untildone import ConfigError, MemoryProviderError
-from untildone.memory import SQLMemoryProvider
+from untildone.memory import SQLMemoryProvider, sql_entries
 
 WRITER = """
 import asyncio, sys
@@ -219,23 +220,46 @@ async def test_postgresql_takes_no_nul_and_says_so():
             drop_table(table)
 
 
-async def test_postgresql_clears_between_updates_and_never_inside_one():
+async def test_postgresql_clears_before_or_after_an_update_and_never_inside_one():
     needs("PostgreSQL", 5432)
     table = new_name()
-    async with SQLMemoryProvider(POSTGRES, table=table, max_connections=3) as provider:
+    provider = SQLMemoryProvider(POSTGRES, table=table)
+    waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with psycopg.connect(POSTGRES) as writer, psycopg.connect(POSTGRES, autocommit=True) as watcher:
         try:
-
-            def grow(old: str | None) -> str:
-                return f"{old or ''}x"
-
-            await asyncio.gather(
-                *(provider.clear() if n % 5 == 4 else provider.update("k", grow) for n in range(40))
-            )
-            left = dict(await provider.entries()).get("k", "")
-            assert set(left) <= {"x"}
-            assert len(left) <= 32
-            await provider.clear()
+            await provider.store("k", "v")
+            # What an update in another process holds until it is done:
+            lock = "SELECT pg_advisory_xact_lock_shared(%s)"
+            writer.execute(lock, [sql_entries._number(table)])
+            clearing = asyncio.create_task(provider.clear())
+            async with asyncio.timeout(30):
+                while watcher.execute(waiting).fetchone() is None:
+                    await asyncio.sleep(0)
+            assert not clearing.done()
+            assert await provider.retrieve("k") == "v"
+            writer.commit()
+            await clearing
             assert await provider.entries() == []
+        finally:
+            await provider.aclose()
+            drop_table(table)
+
+
+async def test_an_update_in_postgresql_holds_what_a_clear_waits_for():
+    needs("PostgreSQL", 5432)
+    table = new_name()
+    got: list[object] = []
+
+    def think(old: str | None) -> str:
+        with psycopg.connect(POSTGRES) as other:
+            ask = "SELECT pg_try_advisory_xact_lock(%s)"
+            got.append(other.execute(ask, [sql_entries._number(table)]).fetchone())
+        return "v"
+
+    async with SQLMemoryProvider(POSTGRES, table=table) as provider:
+        try:
+            assert await provider.update("k", think) == "v"
+            assert got == [(False,)]
         finally:
             drop_table(table)
 

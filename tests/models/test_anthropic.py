@@ -444,6 +444,8 @@ async def test_images_and_documents_become_the_protocols_blocks():
             "type": "file",
             "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,BBBB"},
         },
+        {"type": "file", "file": {"file_id": "f2"}},
+        {"type": "image_url", "image_url": {"url": "DATA:image/png;name=a.png;BASE64,CCCC"}},
         {"type": "image", "source": {"type": "file", "file_id": "f1"}},
         {"type": "text", "text": "  "},
     ]
@@ -456,6 +458,8 @@ async def test_images_and_documents_become_the_protocols_blocks():
             "source": {"type": "base64", "media_type": "application/pdf", "data": "BBBB"},
             "title": "a.pdf",
         },
+        {"type": "document", "source": {"type": "file", "file_id": "f2"}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "CCCC"}},
         {"type": "image", "source": {"type": "file", "file_id": "f1"}},
     ]
     assert (await turns(Message("user", parts)))[0]["content"] == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,10 +14,11 @@ import click
 from click.core import ParameterSource
 
 from untildone.cli.exit_status import USAGE
+from untildone.cli.failures import Failure
 
 if TYPE_CHECKING:
     from untildone.agent import Agent
-    from untildone.app.definitions import AgentDefinition, LoopCriterion
+    from untildone.app.definitions import AgentDefinition, LoopCriterion, Problem
     from untildone.app.definitions.surroundings import Surroundings
 
 _ENDINGS: Final = (".yaml", ".yml", ".json", ".toml")
@@ -49,9 +51,18 @@ def register(group: click.Group) -> None:
     metavar="FILE.py",
     help="Tools of a Python file, which the definition may name. Repeatable.",
 )
+@click.option(
+    "-w",
+    "--workspace",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Let the definition name the tools for files in DIR.",
+)
 @_TRUST
 @click.pass_context
-def check(ctx: click.Context, file: Path, *, tools: Sequence[str], trust: bool) -> None:
+def check(
+    ctx: click.Context, file: Path, *, tools: Sequence[str], workspace: Path | None, trust: bool
+) -> None:
     """Say everything that is wrong with the definition in FILE (YAML, JSON or TOML).
 
     One problem a line, with its line and column where the format tells them. The exit status is 0
@@ -59,16 +70,34 @@ def check(ctx: click.Context, file: Path, *, tools: Sequence[str], trust: bool) 
     """
     from untildone.app.definitions.reading import check_file
 
-    offered = _load_tools(tools)
-    checked = check_file(file, _around(file, offered, judge_model=None, trust=trust))
-    for problem in checked.problems:
+    offered = [*_load_tools(tools), *_workspace_tools(workspace)]
+    problems = check_file(file, _around(file, offered, judge_model=None, trust=trust)).problems
+    if not problems:
+        click.echo(f"{file}: no problems", err=True)
+        return
+    for line in _lines(file, problems):
+        click.echo(line)
+    click.echo(_counted(problems), err=True)
+    ctx.exit(USAGE)
+
+
+def _lines(file: Path, problems: Sequence[Problem]) -> Iterator[str]:
+    for problem in problems:
         place = "".join(f":{number}" for number in (problem.line, problem.column) if number)
-        click.echo(f"{file}{place}: {problem}")
-    if checked.problems:
-        count = len(checked.problems)
-        click.echo(f"{count} problem{'' if count == 1 else 's'}", err=True)
-        ctx.exit(USAGE)
-    click.echo(f"{file}: no problems", err=True)
+        yield f"{file}{place}: {problem}"
+
+
+def _counted(problems: Sequence[Problem]) -> str:
+    """How many problems there are, and what helps against some of them here."""
+    hints: list[str] = []
+    if any(problem.path.startswith("tools[") for problem in problems):
+        hints.append("--tools FILE.py and --workspace DIR give tools")
+    if any(
+        "not allowed" in problem.message or "may not" in problem.message for problem in problems
+    ):
+        hints.append("--trust allows what is not allowed")
+    count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
+    return f"{count} ({'; '.join(hints)})" if hints else count
 
 
 @click.command()
@@ -109,7 +138,7 @@ def _with_definitions(run: click.Command) -> click.Command:
         "run",
         callback=run_either,
         params=[words, *rest, *trust],
-        help=f"{run.help}\n\n{_FILE_HELP}",
+        help=f"{inspect.cleandoc(run.help or '')}\n\n{_FILE_HELP}",
         epilog=run.epilog,
         no_args_is_help=False,
     )
@@ -174,7 +203,6 @@ def _agent(
     the work is done.
     """
     from untildone.agent import RetryPolicy
-    from untildone.app.definitions import DefinitionError
     from untildone.app.definitions.building import agent_of
     from untildone.app.definitions.reading import check_file
     from untildone.assembly import resolve
@@ -183,7 +211,8 @@ def _agent(
     around = _around(file, offered, judge_model=judge_model, trust=trust)
     checked = check_file(file, around)
     if checked.definition is None:
-        raise DefinitionError(checked.problems, str(file))
+        told = "\n  ".join(_lines(file, checked.problems))
+        raise Failure(f"{_counted(checked.problems)}; nothing was run:\n  {told}")
     agent = agent_of(checked.definition, around)
     loop = agent.loop_config
     if loop is None and max_iterations is not None:

@@ -64,7 +64,7 @@ class LinearRegex:
         if self.found_in(ctx.result.text):
             return CriterionVerdict(satisfied=True)
         feedback = self.feedback or (
-            f"The answer must match the regular expression {self.pattern!r}, and does not."
+            f"The answer must match the regular expression `{self.pattern}`, and does not."
         )
         return CriterionVerdict(satisfied=False, feedback=feedback)
 

@@ -21,7 +21,7 @@ signed thinking must come back exactly as it was."""
 _FORM: Final = "anthropic"
 _CACHE_MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
 _ID_MARKS: Final = re.compile(r"[^a-zA-Z0-9_-]")
-_DATA_URL: Final = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
+_DATA_URL: Final = re.compile(r"data:([^;,]+)(?:;[^;,]*)*;base64,(.*)", re.DOTALL | re.IGNORECASE)
 _SYSTEM_ROLES: Final = ("system", "developer")
 
 
@@ -158,7 +158,13 @@ def _content_blocks(content: Any) -> Iterator[dict[str, Any]]:
             yield {"type": "image", "source": _source(url)}
         elif kind == "file":
             file = as_dict(part.get("file"))
-            block = {"type": "document", "source": _source(as_text(file.get("file_data")))}
+            file_id = as_text(file.get("file_id"))
+            source = (
+                {"type": "file", "file_id": file_id}
+                if file_id
+                else _source(as_text(file.get("file_data")))
+            )
+            block = {"type": "document", "source": source}
             name = as_text(file.get("filename"))
             yield {**block, "title": name} if name else block
         elif kind == "refusal":

@@ -1,40 +1,18 @@
-"""Where in a run a tool is called: for the few tools whose state is the conversation itself.
+"""What a tool can learn of the call that it answers.
 
-What such a tool knows is read off the messages, so that it holds nothing between calls: one object
-serves any number of runs and candidates, and a resumed run has what it had.
+A tool whose state is the conversation reads it off the messages, so that it holds nothing between
+calls: one object serves any number of runs and candidates, and a resumed run has what it had.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextvars import ContextVar, copy_context
-from dataclasses import dataclass
-from typing import Any, Final
+from contextvars import copy_context
+from typing import Any
 
+from untildone.domain.call_site import CALL_SITE, CallSite
 from untildone.domain.messages import Message, ToolCall
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallSite:
-    """One call, as its tool may see it.
-
-    Attributes:
-        run_id: The run's id.
-        own: The run's own messages up to and with the reply that asks for the call; not those
-            that the caller gave.
-        batch: The calls of that reply.
-        index: Which of them this one is.
-    """
-
-    run_id: str
-    own: Sequence[Message]
-    batch: Sequence[ToolCall]
-    index: int
-
-
-CALL_SITE: Final[ContextVar[CallSite | None]] = ContextVar("untildone_call_site", default=None)
-"""Set around each call by what runs the tools."""
 
 
 def call_site(name: str, arguments: dict[str, Any]) -> CallSite | None:
@@ -58,7 +36,7 @@ def answered_calls(messages: Sequence[Message]) -> Iterator[tuple[ToolCall, Mess
 
 
 def _found_in_run(name: str, arguments: dict[str, Any]) -> CallSite | None:
-    """The call as the running run's state shows it, until the engine sets ``CALL_SITE`` itself.
+    """The call as the running run's state shows it, as long as the engine does not set it.
 
     Of two equal calls in one batch either may be found; they do the same.
     """
@@ -77,8 +55,8 @@ def _found_in_run(name: str, arguments: dict[str, Any]) -> CallSite | None:
     if not running:
         return None
     _, _, index, agent_run = min(running, key=lambda found: found[:3])
-    own = agent_run.conversation[len(run.state.base) :]
-    return CallSite(run_id=run.run_id, own=own, batch=agent_run.calls, index=index)
+    given = len(run.state.base)
+    return CallSite(run.run_id, agent_run.conversation, given, agent_run.calls, index)
 
 
 def _same(text: str, arguments: dict[str, Any]) -> bool:

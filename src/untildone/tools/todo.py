@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
+from untildone.domain.call_site import CallSite
 from untildone.domain.errors import ConfigError, ToolError
 from untildone.domain.messages import Message, ToolCall
 from untildone.domain.tools import ToolSpec, ToolTraits
 from untildone.ports import Offload, Tool
-from untildone.tools.call_site import CallSite, answered_calls, call_site
+from untildone.tools.call_site import answered_calls, call_site
 from untildone.tools.function_tool import FunctionTool
 from untildone.tools.options import ToolOptions
 

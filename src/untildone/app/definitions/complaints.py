@@ -50,7 +50,8 @@ def complaints_of(
     complaints: dict[Complaint, None] = {}
     for details in error.errors(include_url=False)[: MOST_PROBLEMS + 1]:
         path = _spelled(details["loc"], model, data, spelling)
-        complaints[Complaint(path, _in_words(details, model, spelling))] = None
+        message = _in_words(details, model, spelling)
+        complaints[Complaint(path, message if spelling == "snake" else _as_json(message))] = None
     return list(complaints)
 
 
@@ -132,6 +133,14 @@ def _in_words(details: ErrorDetails, model: type[BaseModel], spelling: Spelling)
     if kind == "string_type" and isinstance(value, bool | int | float):
         return f"{text}; put it in quotes"
     return text + _with_keys(details["loc"], model) if kind in _MAPPINGS else text
+
+
+def _as_json(message: str) -> str:
+    """A message about a file, in which nothing is ``None`` or ``True``."""
+    for python, written in (("None", "null"), ("True", "true"), ("False", "false")):
+        if message.startswith(f"is {python};"):
+            return f"is {written};{message.removeprefix(f'is {python};')}"
+    return message
 
 
 _WANTED: Final = {

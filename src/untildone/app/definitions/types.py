@@ -126,7 +126,8 @@ class LoopCriterion(DefinitionData, frozen=True):
         judge_model: aiJudge, minScore: who judges; default: ``build_agent``'s ``judge_model``, else
             the agent's own.
         modes: todoCompletion: the modes in which open items keep the loop going; default: all.
-        wait_seconds: backgroundTaskCompletion: most seconds to wait in one evaluation.
+        wait_seconds: backgroundTaskCompletion: most seconds to wait in one evaluation, up to a
+            day.
         min_score: minScore: the score, in [0, 1], from which an answer passes.
         rubric: minScore: what to judge by.
         confirmations: minScore: how often a pass is graded again.
@@ -148,7 +149,7 @@ class LoopCriterion(DefinitionData, frozen=True):
     judge_instructions: Words | None = None
     judge_model: ModelBinding | None = None
     modes: Listed[Words] | None = None
-    wait_seconds: Annotated[float, Field(ge=0)] | None = None
+    wait_seconds: Annotated[float, Field(ge=0, le=86_400)] | None = None
     min_score: Annotated[float, Field(ge=0, le=1)] | None = None
     rubric: Words | None = None
     confirmations: Annotated[int, Field(ge=0, lt=2**63)] | None = None

@@ -1,0 +1,40 @@
+"""Where in a run a tool is called, for the few tools whose state is the conversation itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final
+
+from untildone.domain.messages import Message, ToolCall
+
+
+@dataclass(slots=True)
+class CallSite:
+    """One call, as its tool may see it; treat it as immutable.
+
+    Attributes:
+        run_id: The run's id.
+        conversation: The conversation up to and with the reply that asks for the call. The list
+            grows after the call: read it during the call.
+        given: How many of its first messages are not the run's own: instructions, and what the
+            caller gave.
+        batch: The calls of that reply.
+        index: Which of them this one is.
+    """
+
+    run_id: str
+    conversation: Sequence[Message]
+    given: int
+    batch: Sequence[ToolCall]
+    index: int
+
+    @property
+    def own(self) -> Sequence[Message]:
+        """The run's own messages."""
+        return self.conversation[self.given :]
+
+
+CALL_SITE: Final[ContextVar[CallSite | None]] = ContextVar("untildone_call_site", default=None)
+"""Set around each call by what runs the tools; None outside a run."""
