@@ -30,8 +30,10 @@ def main() -> int:
     rounds.cpu(scale, budget_s=0.2 if options.quick else 1.0)
     rounds.concurrent(1 if options.quick else 5)
     rounds.wire(1 if options.quick else 2)
+    rounds.chunks(scale, requests={"one_body": 20, "packets": 5})
+    rounds.http_loops(scale)
     print(f"{machine}; measured in {time.monotonic() - started:.0f} s\n")
-    print(*lines(rounds.figures, chosen), sep="\n")
+    print(*lines(rounds.figures, chosen), "", *lines(rounds.figures, rounds.clients), sep="\n")
     print(f"\n{NOTES}\n")
     if OURS in chosen:
         missed = shortfalls(rounds.figures)

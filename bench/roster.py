@@ -67,11 +67,43 @@ CONTENDERS = (OURS, HAND, *PEERS)
 """In the order of the columns. The hand loop is what the others are compared with."""
 
 
-def version(contender: Contender) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """One column of the second table, which is about HTTP alone.
+
+    Attributes:
+        name: Heading of the column.
+        script: File in `bench/contenders` that does the work.
+        runs_in: The contender whose venv has what it needs.
+        package: What is measured, as its pins name it; empty: what `runs_in` is.
+    """
+
+    name: str
+    script: str
+    runs_in: Contender
+    package: str = ""
+
+
+SOCKET = Client(name="raw socket", script="socket_client.py", runs_in=HAND)
+AIOHTTP = Client(name="aiohttp", script="aiohttp_client.py", runs_in=OURS, package="aiohttp")
+CLIENTS = (
+    Client(name=OURS.name, script="untildone_client.py", runs_in=OURS),
+    SOCKET,
+    AIOHTTP,
+    Client(name="openai", script="openai_client.py", runs_in=PEERS[1], package="openai"),
+)
+"""In the order of the columns. The raw socket is what the others are compared with."""
+
+Column = Contender | Client
+
+
+def version(column: Column) -> str:
     """The pinned version, or what stands in its place."""
-    if contender.ours:
+    contender = column.runs_in if isinstance(column, Client) else column
+    package = column.package if isinstance(column, Client) else ""
+    if contender.ours and not package:
         return "this tree"
     if contender.constraints is None:
         return f"Python {sys.version.split()[0]}"
     pins = dict(line.split("==") for line in contender.constraints.read_text().split())
-    return pins[contender.requirements[0]]
+    return pins[package or contender.requirements[0]]

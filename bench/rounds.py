@@ -4,21 +4,23 @@ One figure of one contender is a list with a value from every round. The rounds 
 that a noisy minute of the machine falls on all contenders alike; the median is reported.
 """
 
+import contextlib
 import json
 import os
 import statistics
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from bench.roster import HERE, Contender
+from bench.roster import AIOHTTP, CLIENTS, HERE, Client, Column, Contender
 
 SIZES = (1, 10, 100, 1000)
 KINDS = {"turns": SIZES, "observed": SIZES, "iterations": SIZES, "fresh": (100,)}
 LOOPS, MODEL_CALLS, LATENCY_S = 1000, 20, 0.05
+CHUNKS, LOOP_REQUESTS = 200, 5  # over HTTP: of a streamed reply; of one of the loops
 
 ONCE_ABOVE_S = 3.0  # a run that takes longer is made in the first round only
 TIMEOUT_S = 300.0
@@ -30,6 +32,9 @@ ENVIRONMENT = {
 }
 
 
+C = TypeVar("C", bound=Column)
+
+
 class Figures:
     """Samples by row and contender, and the reasons for those that are missing."""
 
@@ -37,24 +42,24 @@ class Figures:
         self._samples: dict[tuple[str, str], list[float]] = defaultdict(list)
         self._missing: dict[tuple[str, str], str] = {}
 
-    def add(self, row: str, contender: Contender, value: float) -> None:
+    def add(self, row: str, contender: Column, value: float) -> None:
         """Keep one sample."""
         self._samples[row, contender.name].append(value)
 
-    def lacks(self, row: str, contender: Contender, reason: str) -> None:
+    def lacks(self, row: str, contender: Column, reason: str) -> None:
         """Keep why there will be none."""
         self._missing[row, contender.name] = reason
 
-    def median(self, row: str, contender: Contender) -> float | None:
+    def median(self, row: str, contender: Column) -> float | None:
         """The figure to report."""
         samples = self._samples.get((row, contender.name))
         return statistics.median(samples) if samples else None
 
-    def least(self, row: str, contender: Contender) -> float | None:
+    def least(self, row: str, contender: Column) -> float | None:
         """The best sample: what the machine did when it was least disturbed."""
         return min(self._samples.get((row, contender.name), ()), default=None)
 
-    def why_missing(self, row: str, contender: Contender) -> str:
+    def why_missing(self, row: str, contender: Column) -> str:
         """The reason, where there is no figure."""
         return self._missing.get((row, contender.name), "not measured")
 
@@ -71,6 +76,7 @@ class Rounds:
 
     def __init__(self, interpreters: Mapping[Contender, Path]) -> None:
         self.interpreters = interpreters
+        self.clients = [client for client in CLIENTS if client.runs_in in interpreters]
         self.figures = Figures()
         self._sizes = {
             contender: {kind: list(sizes) for kind, sizes in KINDS.items()}
@@ -129,17 +135,54 @@ class Rounds:
             for row, value in found.items():
                 self.figures.add(f"wire.{row}", contender, value)
 
+    def chunks(self, count: int, *, requests: Mapping[str, int]) -> None:
+        """CPU per chunk of a streamed reply, by how it is sent."""
+        with _stream_server() as base_url:
+            for _, client in self._rounds("streamed chunks", count, self.clients):
+                for form, often in requests.items():
+                    url = f"{base_url}/{form}"
+                    found = self._ask(client, client.script, "chunks", url, str(CHUNKS), str(often))
+                    self.figures.add(f"chunks.{form}", client, found["cpu_us"])
+
+    def http_loops(self, count: int) -> None:
+        """A thousand turn loops at once over HTTP, beside the same loop on plain aiohttp."""
+        slow: set[Client] = set()
+        plain: dict[str, float] = {}
+        # aiohttp comes first in each round: the others are divided by what it took just then.
+        columns = sorted(self.clients, key=lambda client: client is not AIOHTTP)
+        with _stream_server() as base_url:
+            for _, client in self._rounds("1,000 loops over HTTP", count, columns):
+                if client in slow:
+                    continue
+                url = f"{base_url}/tool_turns"
+                found = self._ask(client, client.script, "loops", url, str(LOOPS))
+                if client is AIOHTTP:
+                    plain = found
+                for row, value in found.items():
+                    self.figures.add(f"http_loops.{row}", client, value)
+                    if plain:
+                        over = f"http_loops.{row}_over_aiohttp"
+                        self.figures.add(over, client, value / plain[row])
+                if found["wall_s"] > ONCE_ABOVE_S and client is not AIOHTTP:
+                    slow.add(client)
+
     def _turns_taken(
         self, what: str, count: int, *, warm_up: bool = False
     ) -> Iterator[tuple[int, Contender]]:
+        return self._rounds(what, count, self.interpreters, warm_up=warm_up)
+
+    def _rounds(
+        self, what: str, count: int, columns: Iterable[C], *, warm_up: bool = False
+    ) -> Iterator[tuple[int, C]]:
         for number in range(0 if warm_up else 1, count + 1):
             print(f"{what}: round {number} of {count}", file=sys.stderr)
-            for contender in self.interpreters:
-                yield number, contender
+            for column in columns:
+                yield number, column
 
-    def _ask(self, contender: Contender, script: str, *arguments: str) -> dict[str, Any]:
+    def _ask(self, contender: Column, script: str, *arguments: str) -> dict[str, Any]:
         """One fresh process; its last line of output is JSON."""
-        command = [self.interpreters[contender], HERE / "contenders" / script, *arguments]
+        home = contender.runs_in if isinstance(contender, Client) else contender
+        command = [self.interpreters[home], HERE / "contenders" / script, *arguments]
         done = subprocess.run(
             command,
             env=os.environ | ENVIRONMENT,
@@ -151,3 +194,16 @@ class Rounds:
         if done.returncode:
             raise RuntimeError(f"{contender.name}: {' '.join(map(str, command))}\n{done.stderr}")
         return json.loads(done.stdout.splitlines()[-1])
+
+
+@contextlib.contextmanager
+def _stream_server() -> Generator[str]:
+    """The scripted server for streams, in a process of its own."""
+    arguments = [str(CHUNKS), str(LOOP_REQUESTS), str(LATENCY_S)]
+    command = [sys.executable, HERE / "contenders" / "stream_server.py", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+        finally:
+            server.kill()

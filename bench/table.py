@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.roster import HAND, OURS, Contender, version
-from bench.rounds import LATENCY_S, LOOPS, MODEL_CALLS, SIZES, Figures
+from bench.roster import HAND, OURS, SOCKET, Client, Column, version
+from bench.rounds import CHUNKS, LATENCY_S, LOOP_REQUESTS, LOOPS, MODEL_CALLS, SIZES, Figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Row:
     compare: bool = True
     best: bool = False
 
-    def value(self, figures: Figures, contender: Contender) -> float | None:
+    def value(self, figures: Figures, contender: Column) -> float | None:
         """The figure of this contender, if there is one."""
         report = figures.least if self.best else figures.median
         value = report(self.key, contender)
@@ -54,7 +54,8 @@ def _per_unit(kind: str, aim: float) -> Iterator[Row]:
 
 AIM_AT = 100
 IDEAL_S = MODEL_CALLS * LATENCY_S
-SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
+Section = tuple[str, tuple[Row, ...]]
+SECTIONS: tuple[Section, ...] = (
     (
         "Import in a fresh process",
         (
@@ -88,8 +89,28 @@ SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
     ),
 )
 
+CLIENT_SECTIONS: tuple[Section, ...] = (
+    (
+        f"CPU µs a chunk of a streamed reply of {CHUNKS}",
+        (
+            Row("all in one body", "chunks.one_body"),
+            Row("a packet for each chunk", "chunks.packets"),
+        ),
+    ),
+    (
+        f"{LOOPS:,} loops over HTTP at once, {LOOP_REQUESTS} requests of {LATENCY_S * 1000:.0f} ms",
+        (
+            Row("wall time s", "http_loops.wall_s"),
+            Row("  over plain aiohttp", "http_loops.wall_s_over_aiohttp", 1.5, compare=False),
+            Row("CPU s", "http_loops.cpu_s"),
+            Row("  over plain aiohttp", "http_loops.cpu_s_over_aiohttp", compare=False),
+        ),
+    ),
+)
+"""What HTTP costs: untildone beside clients used by hand, each reading to its own end."""
+
 NOTES = """\
-x: ratio to the hand loop, the 25 lines anyone writes. Figures are medians of interleaved rounds.
+x: ratio to the hand loop, the 25 lines anyone writes; in the second table to the raw socket. Figures are medians of interleaved rounds.
 Per turn: N turns with a tool call and a closing answer, divided by N; so N = 1 pays for the whole
   run, and the aim is judged at N = 100. Every turn has other arguments, or the run would be stuck.
 Models are scripted in the process, their replies prepared outside the clock. deepcrew-ai: stands
@@ -102,28 +123,34 @@ Refine: agent-framework keeps the conversation over iterations only with a sessi
 What takes a contender over 3 s a run is run once.
 HTTP: an OpenAI-compatible server on the loopback interface; agent-framework by way of
   agent-framework-openai, the hand loop by http.client. CPU is that of the thread with the loop.
+Second table: one scripted server in a process of its own. A chunk costs the whole process of the
+  client, with the waking up for its packet. The loops: run_agent beside a hand loop on each client,
+  streamed, connections included; wall time is divided by that of aiohttp in the same round.
 litellm is kept from fetching its price list at import (LITELLM_LOCAL_MODEL_COST_MAP)."""
 
 
-def lines(figures: Figures, contenders: Sequence[Contender]) -> Iterator[str]:
-    """The table, line by line."""
+def lines(figures: Figures, contenders: Sequence[Column]) -> Iterator[str]:
+    """A table, line by line: of contenders, or of clients."""
+    sections = SECTIONS
+    if contenders and isinstance(contenders[0], Client):
+        sections = CLIENT_SECTIONS
     heads = [f"{contender.name} {version(contender)}" for contender in contenders]
-    label_width = max(len(row.label) for _, rows in SECTIONS for row in rows) + 4
+    label_width = max(len(row.label) for _, rows in sections for row in rows) + 4
     width = max(21, *(len(head) for head in heads)) + 2
     yield " " * label_width + "".join(f"{head:>{width}}" for head in heads) + "   aim of untildone"
-    for title, rows in SECTIONS:
+    for title, rows in sections:
         yield ""
         yield title
         for row in rows:
             cells = "".join(f"{_cell(figures, row, who):>{width}}" for who in contenders)
             yield f"  {row.label:<{label_width - 2}}{cells}{_aim(figures, row)}".rstrip()
-    yield from _reasons(figures, contenders)
+    yield from _reasons(figures, contenders, sections)
 
 
 def shortfalls(figures: Figures) -> list[str]:
     """Where untildone misses its aims, in words."""
     found: list[str] = []
-    for title, rows in SECTIONS:
+    for title, rows in (*SECTIONS, *CLIENT_SECTIONS):
         for row in rows:
             value = row.value(figures, OURS)
             if row.aim is not None and value is not None and value > row.aim:
@@ -132,12 +159,13 @@ def shortfalls(figures: Figures) -> list[str]:
     return found
 
 
-def _cell(figures: Figures, row: Row, contender: Contender) -> str:
+def _cell(figures: Figures, row: Row, contender: Column) -> str:
     value = row.value(figures, contender)
     if value is None:
         return "n/a      "
-    hand = row.value(figures, HAND)
-    if not row.compare or not hand or contender is HAND:
+    standard = SOCKET if isinstance(contender, Client) else HAND
+    hand = row.value(figures, standard)
+    if not row.compare or not hand or contender is standard:
         return f"{_number(value)}        "
     return f"{_number(value)} x{_number(value / hand):<6}"
 
@@ -149,10 +177,12 @@ def _aim(figures: Figures, row: Row) -> str:
     return f"   ≤ {row.aim:g} {'met' if value <= row.aim else 'MISSED'}"
 
 
-def _reasons(figures: Figures, contenders: Sequence[Contender]) -> Iterator[str]:
+def _reasons(
+    figures: Figures, contenders: Sequence[Column], sections: Sequence[Section]
+) -> Iterator[str]:
     reasons = {
         (title, contender.name, figures.why_missing(row.key, contender))
-        for title, rows in SECTIONS
+        for title, rows in sections
         for row in rows
         for contender in contenders
         if row.value(figures, contender) is None

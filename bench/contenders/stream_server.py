@@ -7,7 +7,6 @@ It costs the client nothing: other process, replies prepared, requests not parse
 
 import asyncio
 import json
-import resource
 import sys
 from typing import Any
 
@@ -83,6 +82,10 @@ async def main(chunks: int, requests: int, latency_s: float) -> None:
 
 def allow_connections() -> None:
     """A thousand loops have a thousand connections; many systems allow fewer by default."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     enough = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, enough), hard))

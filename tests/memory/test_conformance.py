@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.memory.places import EVERYWHERE, FourMethods, Place
+from tests.memory.places import EVERYWHERE, FourMethods, Place, needs
 from untildone.memory import InMemoryProvider, ScopedMemoryProvider
 from untildone.testing.memory_conformance import (
     MEMORY_CHECKS,
@@ -39,6 +39,18 @@ async def test_ours_are_scoped_and_one_with_four_methods_is_not(place: Place, tm
     async with place(tmp_path) as provider:
         assert isinstance(provider, ScopedMemoryProvider)
     assert not isinstance(FourMethods(), ScopedMemoryProvider)
+
+
+def test_a_service_that_is_missing_fails_in_ci_and_is_skipped_by_name_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    told = "Nobody does not answer on 127.0.0.1:1"
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match=told):
+        needs("Nobody", 1)
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match=told):
+        needs("Nobody", 1)
 
 
 # The suite is worth what it finds: providers with one fault each.

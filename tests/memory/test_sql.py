@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.behaviour.kit import until
 from tests.memory.places import POSTGRES, drop_table, needs, new_name, run_python
 from untildone import ConfigError, MemoryProviderError
 from untildone.memory import SQLMemoryProvider, sql_entries
@@ -232,9 +233,7 @@ async def test_postgresql_clears_before_or_after_an_update_and_never_inside_one(
             lock = "SELECT pg_advisory_xact_lock_shared(%s)"
             writer.execute(lock, [sql_entries._number(table)])
             clearing = asyncio.create_task(provider.clear())
-            async with asyncio.timeout(30):
-                while watcher.execute(waiting).fetchone() is None:
-                    await asyncio.sleep(0)
+            await until(lambda: watcher.execute(waiting).fetchone() is not None)
             assert not clearing.done()
             assert await provider.retrieve("k") == "v"
             writer.commit()

@@ -196,4 +196,6 @@ def _read(text: str) -> _Verdict:
     answered = fields.get("answered")
     if not isinstance(answered, bool):
         raise GradingError(f"answered is {answered!r:.80}; it must be true or false")
+    if (_MORE if answered else _DONE) in text:
+        raise GradingError("the JSON object and the marker in it say different things")
     return _Verdict(answered, str(fields.get("reasoning") or ""))

@@ -11,6 +11,7 @@ import logging
 from typing import Any
 
 from untildone.cancellation import is_being_cancelled, stop_if_cancelled, together
+from untildone.domain.call_site import CALL_SITE, CallSite
 from untildone.domain.errors import LoopConvergedError, ToolError, describe
 from untildone.domain.log import ApprovalRequested, At, ToolFinished, ToolStarted
 from untildone.domain.messages import ToolCall
@@ -86,7 +87,12 @@ async def _answer(run: Run, agent_run: AgentRun, at: At, index: int) -> None:
             return
     await run.record(ToolStarted(at, index, call.id, call.name))
     await call_hook(run, "on_tool_start", call.name, arguments)
-    text, is_error = await _run(run, tool, arguments)
+    given = len(run.state.base)
+    site = CALL_SITE.set(CallSite(at.run, agent_run.conversation, given, agent_run.calls, index))
+    try:
+        text, is_error = await _run(run, tool, arguments)
+    finally:
+        CALL_SITE.reset(site)
     if is_being_cancelled():
         # The tool kept the cancellation to itself; its answer is noted, but the run ends here.
         run.record.note(ToolFinished(at, index, call.id, call.name, text, is_error=is_error))

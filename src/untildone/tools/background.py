@@ -228,7 +228,7 @@ class _StartTool:
         Raises:
             ToolError: No run calls it.
         """
-        site = call_site(self._spec.name, arguments)
+        site = call_site()
         if site is None:
             raise ToolError("background tasks belong to a run, and no run calls this tool here")
         task = self._background.start(self._tool, arguments, site.run_id)
@@ -262,7 +262,7 @@ class _ReportTool:
         Raises:
             ToolError: There is no such task, or no run calls it.
         """
-        site = call_site(self._form.name, arguments)
+        site = call_site()
         if site is None:
             raise ToolError("background tasks belong to a run, and no run calls this tool here")
         tasks = self._background.tasks_of(site.run_id, site.own)

@@ -169,7 +169,7 @@ class _TodoTool:
             ToolError: It cannot be done; the list stays as it was.
         """
         name = self._form.name
-        site = call_site(name, arguments)
+        site = call_site()
         if site is None:
             raise ToolError(f"{name} works on the list of a run, and no run calls it here")
         before = self._before(site)
