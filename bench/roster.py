@@ -105,5 +105,6 @@ def version(column: Column) -> str:
         return "this tree"
     if contender.constraints is None:
         return f"Python {sys.version.split()[0]}"
-    pins = dict(line.split("==") for line in contender.constraints.read_text().split())
+    lines = contender.constraints.read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
     return pins[package or contender.requirements[0]]

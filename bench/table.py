@@ -110,7 +110,8 @@ CLIENT_SECTIONS: tuple[Section, ...] = (
 """What HTTP costs: untildone beside clients used by hand, each reading to its own end."""
 
 NOTES = """\
-x: ratio to the hand loop, the 25 lines anyone writes; in the second table to the raw socket. Figures are medians of interleaved rounds.
+x: ratio to the hand loop, the 25 lines anyone writes; in the second table to the raw socket.
+Figures are medians of interleaved rounds.
 Per turn: N turns with a tool call and a closing answer, divided by N; so N = 1 pays for the whole
   run, and the aim is judged at N = 100. Every turn has other arguments, or the run would be stuck.
 Models are scripted in the process, their replies prepared outside the clock. deepcrew-ai: stands
@@ -125,7 +126,8 @@ HTTP: an OpenAI-compatible server on the loopback interface; agent-framework by 
   agent-framework-openai, the hand loop by http.client. CPU is that of the thread with the loop.
 Second table: one scripted server in a process of its own. A chunk costs the whole process of the
   client, with the waking up for its packet. The loops: run_agent beside a hand loop on each client,
-  streamed, connections included; wall time is divided by that of aiohttp in the same round.
+  streamed, connections included, divided by what aiohttp took in the same round. openai: with the
+  HTTP client that it makes by default.
 litellm is kept from fetching its price list at import (LITELLM_LOCAL_MODEL_COST_MAP)."""
 
 

@@ -3,6 +3,7 @@
 import sys
 
 import aiohttp
+
 import hand_client
 import measure_client
 

@@ -3,9 +3,10 @@
 import sys
 from typing import Any
 
+import openai
+
 import hand_client
 import measure_client
-import openai
 
 _clients: list[openai.AsyncOpenAI] = []
 

@@ -161,8 +161,7 @@ def _read(source: str | os.PathLike[str], what: str, limit: int) -> bytes:
 def _too_large(what: str, source: Source, size: int, limit: int) -> ConfigError:
     advice = {"image": "scale it down", "pdf": "split it, or give the pages that matter"}[what]
     return ConfigError(
-        f"{what}: {_shown(source)} has {size / 1e6:,.1f} MB, more than the limit of"
-        f" {limit / 1e6:g} MB; {advice}"
+        f"{what}: {_shown(source)} has {size:,} bytes, more than the limit of {limit:,}; {advice}"
     )
 
 
