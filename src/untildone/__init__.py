@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         load_definition,
         parse_definition,
     )
+    from untildone.content import image, pdf
     from untildone.criteria import (
         AiJudge,
         BackgroundTaskCompletion,
@@ -136,6 +137,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _WHERE = {
+    "content": "image pdf",
     "app.definitions": (
         "AgentDefinition DefinitionError HarnessSettings LoopCriterion LoopSettings "
         "ModelBinding build_agent definition_schema dump_definition load_definition "
@@ -290,11 +292,13 @@ __all__ = [
     "event_from_dict",
     "event_to_dict",
     "filter_stream",
+    "image",
     "is_stuck",
     "load_definition",
     "not_",
     "parse_definition",
     "partial_result",
+    "pdf",
     "resume_agent",
     "run_agent",
     "run_agent_loop",
