@@ -337,6 +337,25 @@ def test_run_refuses_max_iterations_where_there_is_no_loop(tmp_path: Path):
     assert "--max-iterations has no effect" in result.stderr
 
 
+def test_commands_of_a_definition_run_in_the_workspace(tmp_path: Path):
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "here.txt").write_text("yes")
+    text = """
+name: checker
+model: {provider: openai, model: test}
+harness:
+  loop:
+    criteria: [{kind: command, command: test -f here.txt}]
+    maxIterations: 1
+"""
+    with provider(completion("done")) as server:
+        file = written(tmp_path, text)
+        options = ("--trust", "--workspace", work)
+        result = untildone("run", file, "Look", *options, env=reaching(server))
+    assert result.exit_code == 0, result.stderr
+
+
 def test_run_says_which_key_is_missing(tmp_path: Path):
     env = without_provider_settings()
     result = untildone("run", written(tmp_path, YAML), "go", env=env)

@@ -208,7 +208,7 @@ def _agent(
     from untildone.assembly import resolve
 
     offered = [*_load_tools(tools), *_workspace_tools(workspace)]
-    around = _around(file, offered, judge_model=judge_model, trust=trust)
+    around = _around(file, offered, judge_model=judge_model, trust=trust, workspace=workspace)
     checked = check_file(file, around)
     if checked.definition is None:
         told = "\n  ".join(_lines(file, checked.problems))
@@ -233,7 +233,12 @@ def _agent(
 
 
 def _around(
-    file: Path, offered: Sequence[Any], *, judge_model: str | None, trust: bool
+    file: Path,
+    offered: Sequence[Any],
+    *,
+    judge_model: str | None,
+    trust: bool,
+    workspace: Path | None = None,
 ) -> Surroundings:
     """What a definition may reach on the command line.
 
@@ -254,6 +259,7 @@ def _around(
         registry=CriterionRegistry.installed(),
         judge_model=judge_model,
         allow_commands=trust,
+        command_directory=None if workspace is None else str(workspace),
         providers=PROVIDERS if trust else None,
         allow_parameters=list(known.model.parameters) if trust and known else (),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from untildone.agent import SIMPLE, Agent, LoopConfig
@@ -146,11 +147,19 @@ def _criterion(data: LoopCriterion, around: Surroundings) -> Any:
             return LinearRegex(data.pattern or "", feedback=data.feedback)
         case "command" if around.allow_commands:
             limit = _given(timeout_s=data.timeout_seconds)
-            return Command(data.command or "", cwd=data.working_directory, **limit)
+            return Command(data.command or "", cwd=_directory(data, around), **limit)
         case "allOf" | "anyOf" | "not":
             return _composed(data, around)
         case kind:
             return around.registry.make(kind, thawed(data.options) or {})
+
+
+def _directory(data: LoopCriterion, around: Surroundings) -> str | None:
+    """Where a command runs: its own directory, counted from the one all commands run in."""
+    base, own = around.command_directory, data.working_directory
+    if base is None or own is None:
+        return own or base
+    return str(Path(base, own))
 
 
 def _given(**settings: Any) -> dict[str, Any]:

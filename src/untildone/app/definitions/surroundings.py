@@ -53,6 +53,7 @@ class Surroundings:
         registry: Kinds of criteria written in code.
         judge_model: Who judges where a criterion names nobody; None: the agent's own model.
         allow_commands: Whether criteria may run commands.
+        command_directory: Where they run; a relative ``workingDirectory`` counts from here.
         providers: The model providers it may name.
         parameters: The model parameters it may set.
     """
@@ -63,6 +64,7 @@ class Surroundings:
     registry: CriterionRegistry = field(default_factory=CriterionRegistry)
     judge_model: str | Model | None = None
     allow_commands: bool = False
+    command_directory: str | None = None
     providers: frozenset[str] = DEFAULT_PROVIDERS
     parameters: frozenset[str] = SAMPLING_PARAMETERS
 
@@ -73,6 +75,7 @@ def surroundings(
     registry: CriterionRegistry | None = None,
     judge_model: str | Model | None = None,
     allow_commands: bool = False,
+    command_directory: str | None = None,
     providers: Collection[str] | None = None,
     allow_parameters: Collection[str] = (),
 ) -> Surroundings:
@@ -90,6 +93,7 @@ def surroundings(
         registry=_checked_registry(registry),
         judge_model=_checked_judge(judge_model),
         allow_commands=allow_commands is True,
+        command_directory=command_directory,
         providers=DEFAULT_PROVIDERS if providers is None else _known_providers(providers),
         parameters=SAMPLING_PARAMETERS | _names("allow_parameters", allow_parameters),
     )
