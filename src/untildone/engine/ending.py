@@ -59,8 +59,11 @@ def give_result(run: Run) -> AgentResult:
         case ExitReason.ERROR if state.runs and state.current.exit is ExitReason.MAX_TURNS:
             raise _max_turns_error(run, result)
         case ExitReason.ERROR | ExitReason.CANCELLED:
-            msg = f"run {run.run_id} has already ended: {ended.reason} ({ended.error})"
-            raise RunError(msg, result)
+            raise RunError(
+                f"run {run.run_id} has already ended: {ended.reason} ({ended.error}); to go on from"
+                " before that, leave the log's last event (RunEnded) out",
+                result,
+            )
         case _:
             return result
 
