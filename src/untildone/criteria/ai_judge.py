@@ -9,9 +9,8 @@ from typing import Any, Final, cast
 
 from untildone.domain.errors import ConfigError, GradingError
 from untildone.domain.grading import CriterionContext, CriterionVerdict
-from untildone.domain.log import Purpose
-from untildone.domain.messages import Message, user_message
-from untildone.domain.requests import ModelRequest
+from untildone.domain.messages import Message
+from untildone.models.asking import ask_twice, reached
 from untildone.policy.framing import framed
 from untildone.policy.json_reply import read_json_object
 from untildone.ports import Model
@@ -112,18 +111,10 @@ class AiJudge:
 
     def _judge(self, default: Any) -> Model:
         """The judging model; inside a run reached by the run's own metered path."""
-        own = self.model
-        using = getattr(default, "using", None)
-        if own is not None and callable(using):
-            return using(own)  # pyright: ignore[reportReturnType]
-        chosen = own if own is not None else default
-        if chosen is None:
+        judge = reached(self.model, default)
+        if judge is None:
             raise ConfigError("AiJudge has no model outside a run; give one: AiJudge(..., model=…)")
-        if not isinstance(chosen, str):
-            return chosen
-        from untildone.models.providers import resolve_model
-
-        return resolve_model(chosen)
+        return judge
 
 
 def _checked(criteria: object) -> tuple[str, ...]:
@@ -161,20 +152,17 @@ def _transcript(messages: Sequence[Message]) -> str:
 
 async def _ask(judge: Model, messages: list[Message]) -> _Verdict | None:
     """The verdict; None where two replies in a row had no clear one."""
-    purposes: tuple[Purpose, Purpose] = ("judge", "repair")
-    problem = ""
-    for purpose in purposes:
-        request = ModelRequest(
-            messages=messages, json_schema=_SCHEMA, schema_name="verdict", purpose=purpose
-        )
-        reply = await judge.generate(request)
-        try:
-            return _read(reply.message.text)
-        except GradingError as error:
-            problem = str(error)
-        said = [] if reply.message.is_empty else [Message("assistant", reply.message.text)]
-        complaint = f"That is no verdict: {problem}. Reply again with the JSON object only."
-        messages = [*messages, *said, user_message(complaint)]
+    verdict, problem = await ask_twice(
+        judge,
+        messages,
+        _read,
+        schema=_SCHEMA,
+        schema_name="verdict",
+        purpose="judge",
+        complaint="That is no verdict",
+    )
+    if verdict is not None:
+        return verdict
     _log.warning(
         "the judge %r gave no clear verdict, so another iteration is asked for: %s",
         judge.name,

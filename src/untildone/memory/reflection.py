@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from untildone.domain.errors import ConfigError, GradingError
-from untildone.domain.log import Purpose
 from untildone.domain.messages import Message, user_message
-from untildone.domain.requests import ModelRequest
+from untildone.models.asking import ask_twice, reached
 from untildone.policy.json_reply import read_json_object
 from untildone.ports import Model
 
@@ -39,15 +38,7 @@ def checked_reflect_model(name: str, model: Any) -> str | Model | None:
 
 def reflecting_model(own: str | Model | None, of_run: Any) -> Model | None:
     """The model that reflects: the memory's own, inside a run by the run's metered path."""
-    using = getattr(of_run, "using", None)
-    if own is not None and callable(using):
-        return using(own)  # pyright: ignore[reportReturnType]
-    chosen = own if own is not None else of_run
-    if not isinstance(chosen, str):
-        return chosen
-    from untildone.models.providers import resolve_model
-
-    return resolve_model(chosen)
+    return reached(own, of_run)
 
 
 async def reflect(
@@ -65,19 +56,16 @@ async def reflect(
         GradingError: The reply is unreadable, also after one repair.
         ModelError: The model could not be reached.
     """
-    messages = [Message("system", _RULES + json.dumps(schema)), user_message(prompt)]
-    purposes: tuple[Purpose, Purpose] = ("reflection", "repair")
-    problem = ""
-    for purpose in purposes:
-        request = ModelRequest(
-            messages=messages, json_schema=schema, schema_name="lessons", purpose=purpose
+    lessons, problem = await ask_twice(
+        model,
+        [Message("system", _RULES + json.dumps(schema)), user_message(prompt)],
+        lambda text: read(read_json_object(text)),
+        schema=schema,
+        schema_name="lessons",
+        purpose="reflection",
+    )
+    if lessons is None:
+        raise GradingError(
+            f"{model.name!r} gave no usable reflection, also after a repair: {problem}"
         )
-        reply = await model.generate(request)
-        try:
-            return read(read_json_object(reply.message.text))
-        except GradingError as error:
-            problem = str(error)
-        said = [] if reply.message.is_empty else [Message("assistant", reply.message.text)]
-        complaint = f"That cannot be used: {problem}. Reply again with the JSON object only."
-        messages = [*messages, *said, user_message(complaint)]
-    raise GradingError(f"{model.name!r} gave no usable reflection, also after a repair: {problem}")
+    return lessons

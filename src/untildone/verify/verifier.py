@@ -15,10 +15,9 @@ from typing import Any, Final, TypeVar, cast
 from untildone.domain.bounds import check_count, check_number
 from untildone.domain.errors import ConfigError, GradingError
 from untildone.domain.grading import VerifierFeedback
-from untildone.domain.log import Purpose
 from untildone.domain.messages import Message, user_message
-from untildone.domain.requests import ModelRequest
 from untildone.domain.results import AgentResult
+from untildone.models.asking import ask_twice, reached
 from untildone.policy.framing import framed
 from untildone.policy.grading import checked_score
 from untildone.policy.json_reply import read_json_object
@@ -163,16 +162,10 @@ class Verifier:
 
     def _judge(self, default_model: str | Model) -> Model:
         """The judging model; inside a run reached by the run's own metered path."""
-        own = self.config.model
-        using = getattr(default_model, "using", None)
-        if own is not None and callable(using):
-            return using(own)  # pyright: ignore[reportReturnType]
-        chosen = own if own is not None else default_model
-        if not isinstance(chosen, str):
-            return chosen
-        from untildone.models.providers import resolve_model
-
-        return resolve_model(chosen)
+        judge = reached(self.config.model, default_model)
+        if judge is None:
+            raise ConfigError("Verifier.evaluate needs a model: give default_model")
+        return judge
 
 
 _INSTRUCTIONS: Final = (
@@ -186,24 +179,19 @@ async def _ask_judge(
     judge: Model, prompt: str, schema: dict[str, Any], read: Callable[[dict[str, Any]], T]
 ) -> T:
     """Asks for a JSON object and reads it; a reply that cannot be read is asked for once more."""
-    instructions = Message("system", _INSTRUCTIONS + json.dumps(schema))
-    messages = [instructions, user_message(prompt)]
-    purposes: tuple[Purpose, Purpose] = ("judge", "repair")
-    problem = ""
-    for purpose in purposes:
-        request = ModelRequest(
-            messages=messages, json_schema=schema, schema_name="verdict", purpose=purpose
+    verdict, problem = await ask_twice(
+        judge,
+        [Message("system", _INSTRUCTIONS + json.dumps(schema)), user_message(prompt)],
+        lambda text: read(read_json_object(text)),
+        schema=schema,
+        schema_name="verdict",
+        purpose="judge",
+    )
+    if verdict is None:
+        raise GradingError(
+            f"the judge {judge.name!r} gave no usable verdict, also after one repair: {problem}"
         )
-        reply = await judge.generate(request)
-        try:
-            return read(read_json_object(reply.message.text))
-        except GradingError as error:
-            problem = str(error)
-        said = [] if reply.message.is_empty else [Message("assistant", reply.message.text)]
-        complaint = f"That cannot be used: {problem}. Reply again with the JSON object only."
-        messages = [*messages, *said, user_message(complaint)]
-    msg = f"the judge {judge.name!r} gave no usable verdict, also after one repair: {problem}"
-    raise GradingError(msg)
+    return verdict
 
 
 def _feedback_from(fields: dict[str, Any]) -> VerifierFeedback:
