@@ -13,7 +13,7 @@ from untildone.domain.grading import VerifierFeedback
 from untildone.domain.log import LogEvent
 from untildone.domain.requests import DeltaSink, ModelReply, ModelRequest
 from untildone.domain.results import AgentResult
-from untildone.domain.tools import ToolSpec
+from untildone.domain.tools import ToolOutput, ToolSpec
 
 
 @runtime_checkable
@@ -61,8 +61,23 @@ class Tool(Protocol):
         """
         ...
 
-    async def run(self, arguments: dict[str, Any], offload: Offload) -> str:
-        """Runs one call with parsed arguments and gives the text for the model."""
+    async def run(self, arguments: dict[str, Any], offload: Offload) -> str | ToolOutput:
+        """Runs one call with parsed arguments and gives what the model gets: text, mostly."""
+        ...
+
+
+class HoldsRun(Protocol):
+    """A tool that may still hold something for a run once its calls are answered, such as a task.
+
+    A tool needs not be one; where it has ``close_run``, every run that has the tool calls it.
+    """
+
+    @property
+    def close_run(self) -> Callable[[str], Awaitable[None]]:
+        """Lets go of what is held for the run with this id, which ends now, however it ends.
+
+        Called before the run's last event, at least once; equal ones of several tools count as one.
+        """
         ...
 
 

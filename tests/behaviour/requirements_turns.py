@@ -51,6 +51,9 @@ REQUIREMENTS: dict[str, str] = {
     "output.refused": "A reply that does not fit after one repair is an OutputParseError.",
     # ── Tool calls ───────────────────────────────────────────────────────────────────────────────
     "tools.concurrent": "All calls of one reply run concurrently.",
+    "tools.attachments": (
+        "Images and files that a tool returns reach the model as such; its text has a note of each."
+    ),
     "tools.call-order": "Results are appended in call order, whatever order they finish in.",
     "tools.answered-once": (
         "Each call is answered exactly once on every path: result, failure, denial, cancel, nudge."

@@ -54,6 +54,7 @@ from untildone import (
     VerifierFeedback,
     event_from_dict,
     event_to_dict,
+    image,
     partial_result,
     resume_agent,
     run_agent,
@@ -131,6 +132,13 @@ class Workshop:
             self.ran["fail"] += 1
             raise OSError(f"no {key}")
 
+        @tool(idempotent=True)
+        async def draw(key: str) -> list[Any]:
+            """Draws a picture."""
+            self.ran["draw"] += 1
+            await asyncio.sleep(0)
+            return [f"picture of {key}", image(b"GIF89a" + key.encode())]
+
         @tool
         async def post(text: str) -> str:
             """Has an effect that must not happen twice."""
@@ -138,7 +146,7 @@ class Workshop:
             await asyncio.sleep(0)
             return f"posted {text}"
 
-        self.tools = [look, fail, post]
+        self.tools = [look, fail, draw, post]
 
 
 def calls(text: str | None, *wanted: tuple[str, dict[str, Any]], finish: str | None = None) -> Any:
@@ -225,6 +233,7 @@ CASES: dict[str, Case] = {
     "a cut answer": plain([("half", (), "length")]),
     "tools": plain([calls("one", look("a")), calls(None, look("b")), "done"]),
     "parallel tools, errors, unknown tools": plain([PARALLEL, DOUBTFUL, "done"]),
+    "pictures": plain([calls(None, ("draw", {"key": "a"}), look("b")), DOUBTFUL, "done"]),
     "calls with one id": plain(
         [
             (

@@ -1,6 +1,8 @@
 """One batch of tool calls: run at once, answered in call order, each exactly once."""
 
 import asyncio
+import base64
+import hashlib
 import threading
 from dataclasses import replace
 from typing import Any
@@ -17,6 +19,7 @@ from untildone import (
     LoopConfig,
     LoopConvergedError,
     ToolError,
+    image,
     run_agent,
     search_loop,
     tool,
@@ -602,3 +605,33 @@ async def test_a_tool_that_times_out_is_told_to_the_model():
     result = await batch(call("slow"), tools=[slow])
     assert "timed out" in answers(result.messages)[0]
     assert result.tool_calls[0]["is_error"] is True
+
+
+# ── Images and files ──────────────────────────────────────────────────────────────────────────────
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(92)
+
+
+@requirement("tools.attachments")
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_run_gives_the_model_the_image_and_people_the_note(is_async: bool):
+    async def screen(n: int) -> list[Any]:
+        return screen_of(n)
+
+    def screen_of(n: int) -> list[Any]:
+        return [f"screen {n}", image(PNG)]
+
+    shown = tool(name="look")(screen if is_async else screen_of)
+    ended: list[str] = []
+    model = ScriptedModel([reply(None, [call("look", n=1)]), "Done."])
+    hooks = AgentHooks(on_tool_end=lambda _name, text: ended.append(text))
+    result = await run_agent(Agent("ada", model, tools=[shown], hooks=hooks), ask())
+    data = base64.b64encode(PNG).decode()
+    digest = hashlib.sha256(data.encode()).hexdigest()[:12]
+    note = f"screen 1\n[attachment 1: image/png, 100 bytes, sha256 {digest}]"
+    assert ended == [note]
+    assert [each["result"] for each in result.tool_calls] == [note]
+    assert model.requests[1].request.messages[-2].content == [
+        {"type": "text", "text": note},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}},
+    ]

@@ -1,6 +1,7 @@
 """Servers started as programs: one made with the SDK, one that misbehaves in every way."""
 
 import asyncio
+import hashlib
 import logging
 import sys
 from typing import Any
@@ -25,12 +26,15 @@ async def test_the_tools_of_an_sdk_server_are_used_like_functions():
         sdk_stdio(),
         [call("add", a=1, b=2), call("words", text="a b"), call("boom"), call("picture")],
     )
-    assert results(result) == [
+    digest = hashlib.sha256(b"iVBORy4uLi4=").hexdigest()[:12]
+    assert [each["result"] for each in result.tool_calls] == [
         "3",
         "a\nb",
         "Error: Error executing tool boom",
-        "[image, image/png, 8 bytes, not shown]",
+        f"[attachment 1: image/png, 8 bytes, sha256 {digest}]",
     ]
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORy4uLi4="}}
+    assert picture in results(result)[3]
     assert [each["is_error"] for each in result.tool_calls] == [False, False, True, False]
 
 

@@ -1,6 +1,7 @@
 """MCP servers as configuration: what is checked when it is built, and what is made of results."""
 
 import base64
+import hashlib
 from dataclasses import FrozenInstanceError
 from types import SimpleNamespace
 from typing import Any
@@ -8,10 +9,11 @@ from typing import Any
 import pytest
 
 from untildone import Agent, ConfigError
+from untildone.domain.tools import ToolOutput
 from untildone.testing import ScriptedModel
 from untildone.tools.mcp import HTTPMCP, SSEMCP, StdioMCP
 from untildone.tools.mcp_connection import LastWords
-from untildone.tools.mcp_results import content_text
+from untildone.tools.mcp_results import content_output
 
 URL = "https://example.com/mcp"
 
@@ -99,24 +101,31 @@ def part(kind: str, **fields: Any) -> Any:
     return SimpleNamespace(type=kind, **fields)
 
 
+MAX = 50_000
+
+
 def test_a_result_is_its_texts_joined_and_notes_for_what_is_no_text():
     data = base64.b64encode(b"x" * 1000).decode()
     resource = SimpleNamespace(uri="file:///a.txt", text="what it says", mime_type="text/plain")
     binary = SimpleNamespace(uri="file:///a.bin", blob=data, mime_type=None)
-    assert content_text(
+    output = content_output(
         [
             part("text", text="one"),
             part("text", text=""),
-            part("image", data=data, mime_type="image/png"),
+            part("image", data=data, mime_type="image/tiff"),
             part("audio", data=data, mime_type="audio/wav"),
             part("resource_link", name="notes", uri="file:///n.md"),
             part("resource", resource=resource),
             part("resource", resource=binary),
-        ]
-    ).split("\n") == [
+        ],
+        None,
+        MAX,
+    )
+    assert isinstance(output, str)
+    assert output.split("\n") == [
         "one",
         "",
-        "[image, image/png, 1,000 bytes, not shown]",
+        "[image, image/tiff, 1,000 bytes, not shown]",
         "[audio, audio/wav, 1,000 bytes, not shown]",
         "[resource notes: file:///n.md]",
         "what it says",
@@ -124,10 +133,36 @@ def test_a_result_is_its_texts_joined_and_notes_for_what_is_no_text():
     ]
 
 
+def test_images_and_pdfs_are_sent_as_what_they_are():
+    data = base64.b64encode(b"x" * 1000).decode()
+    digest = hashlib.sha256(data.encode()).hexdigest()[:12]
+    paper = SimpleNamespace(uri="file:///a/paper.pdf", blob=data, mime_type="application/pdf")
+    content = [
+        part("text", text="seen:"),
+        part("image", data=data, mime_type="image/png"),
+        part("resource", resource=paper),
+    ]
+    assert content_output(content, None, MAX) == ToolOutput(
+        "seen:\n"
+        f"[attachment 1: image/png, 1,000 bytes, sha256 {digest}]\n"
+        f"[attachment 2: paper.pdf, application/pdf, 1,000 bytes, sha256 {digest}]",
+        (
+            {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}},
+            {
+                "type": "file",
+                "file": {
+                    "filename": "paper.pdf",
+                    "file_data": f"data:application/pdf;base64,{data}",
+                },
+            },
+        ),
+    )
+
+
 def test_structured_content_is_shown_where_there_is_nothing_else():
-    assert content_text([], {"a": 1}) == '{"a":1}'
-    assert content_text([part("text", text="1")], {"a": 1}) == "1"
-    assert content_text([]) == ""
+    assert content_output([], {"a": 1}, MAX) == '{"a":1}'
+    assert content_output([part("text", text="1")], {"a": 1}, MAX) == "1"
+    assert content_output([], None, MAX) == ""
 
 
 def test_of_last_words_the_last_are_kept():

@@ -168,7 +168,7 @@ class ToolStarted(Record):
 class ToolFinished(Record):
     """A call is answered: by its tool, or by an error, a denial or an interruption.
 
-    ``text`` is what is kept and sent to the model.
+    ``text`` is what is kept and sent to the model, ``attachments`` the images and files beside it.
     """
 
     at: At
@@ -178,6 +178,7 @@ class ToolFinished(Record):
     text: str
     is_error: bool = False
     denied: bool = False
+    attachments: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(slots=True, eq=False, repr=False)

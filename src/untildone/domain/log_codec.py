@@ -82,6 +82,7 @@ _DECODERS: Final[dict[Any, Callable[[Any], Any]]] = {
     "merged": message_from_dict,
     "messages": _messages,
     "issues": tuple,
+    "attachments": tuple,
     "exit": ExitReason,
     "agent_exit": ExitReason,
     (CriterionJudged, "messages"): tuple,

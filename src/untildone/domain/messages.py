@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
@@ -136,9 +136,16 @@ def user_message(text: str) -> Message:
     return Message("user", text)
 
 
-def tool_message(call_id: str, text: str, *, is_error: bool = False) -> Message:
-    """The answer to one tool call."""
-    return Message("tool", text, (), call_id, is_error)
+def tool_message(
+    call_id: str,
+    text: str,
+    *,
+    is_error: bool = False,
+    attachments: Sequence[dict[str, Any]] = (),
+) -> Message:
+    """The answer to one tool call; attachments follow the text as content parts."""
+    content = [{"type": "text", "text": text}, *attachments] if attachments else text
+    return Message("tool", content, (), call_id, is_error)
 
 
 def message_from_dict(form: Mapping[str, Any], *, where: str = "message") -> Message:

@@ -29,6 +29,26 @@ class ToolTraits:
 PLAIN_TRAITS = ToolTraits()
 
 
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a call gave, where text alone is not all of it.
+
+    Attributes:
+        text: All of it in words, with a note for each attachment: what logs, events and the stuck
+            detector see, and all that a model without eyes gets.
+        attachments: Images and files as content parts in OpenAI form, such as ``image()`` and
+            ``pdf()`` make.
+    """
+
+    text: str
+    attachments: tuple[dict[str, Any], ...] = ()
+
+
+def output_text(output: str | ToolOutput) -> str:
+    """What a call gave, in words."""
+    return output if isinstance(output, str) else output.text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
     """A tool as a model sees it.

@@ -15,6 +15,7 @@ from untildone.domain.call_site import CALL_SITE, CallSite
 from untildone.domain.errors import LoopConvergedError, ToolError, describe
 from untildone.domain.log import ApprovalRequested, At, ToolFinished, ToolStarted
 from untildone.domain.messages import ToolCall
+from untildone.domain.tools import ToolOutput, output_text
 from untildone.engine.context import Run
 from untildone.engine.hooks import call_hook
 from untildone.policy.cutting import cut_text
@@ -90,15 +91,15 @@ async def _answer(run: Run, agent_run: AgentRun, at: At, index: int) -> None:
     given = len(run.state.base)
     site = CALL_SITE.set(CallSite(at.run, agent_run.conversation, given, agent_run.calls, index))
     try:
-        text, is_error = await _run(run, tool, arguments)
+        output, is_error = await _run(run, tool, arguments)
     finally:
         CALL_SITE.reset(site)
     if is_being_cancelled():
         # The tool kept the cancellation to itself; its answer is noted, but the run ends here.
-        run.record.note(ToolFinished(at, index, call.id, call.name, text, is_error=is_error))
+        run.record.note(_finished(at, index, call, output, is_error=is_error))
         raise asyncio.CancelledError
-    await _finish(run, at, index, call, text, is_error=is_error)
-    await call_hook(run, "on_tool_end", call.name, text)
+    await _finish(run, at, index, call, output, is_error=is_error)
+    await call_hook(run, "on_tool_end", call.name, output_text(output))
 
 
 def _parse(tool: Tool, call: ToolCall, finish_reason: str | None) -> dict[str, Any]:
@@ -143,8 +144,8 @@ async def _approval(
     return answer is True, None
 
 
-async def _run(run: Run, tool: Tool, arguments: dict[str, Any]) -> tuple[str, bool]:
-    """The text for the model, and whether it reports a failure. Errors are cut like results."""
+async def _run(run: Run, tool: Tool, arguments: dict[str, Any]) -> tuple[str | ToolOutput, bool]:
+    """What the model gets, and whether it reports a failure. Errors are cut like results."""
     try:
         return await tool.run(arguments, run.offload), False
     except LoopConvergedError as error:
@@ -167,13 +168,27 @@ async def _finish(
     at: At,
     index: int,
     call: ToolCall,
-    text: str,
+    output: str | ToolOutput,
     *,
     is_error: bool,
     denied: bool = False,
 ) -> None:
-    await run.record(
-        ToolFinished(at, index, call.id, call.name, text, is_error=is_error, denied=denied)
+    await run.record(_finished(at, index, call, output, is_error=is_error, denied=denied))
+
+
+def _finished(
+    at: At,
+    index: int,
+    call: ToolCall,
+    output: str | ToolOutput,
+    *,
+    is_error: bool,
+    denied: bool = False,
+) -> ToolFinished:
+    if isinstance(output, str):
+        return ToolFinished(at, index, call.id, call.name, output, is_error, denied)
+    return ToolFinished(
+        at, index, call.id, call.name, output.text, is_error, denied, output.attachments
     )
 
 

@@ -27,6 +27,7 @@ from untildone.models.endpoint import DEFAULT_TIMEOUTS, Endpoint, ModelTimeouts
 from untildone.models.failures import NOTHING_SPENT, error_of, retry_after_s
 from untildone.models.openai_chat import REASONING_KEYS, response_format
 from untildone.models.openai_reply import ReplyAssembler
+from untildone.models.tool_attachments import attachments_apart
 
 _DROPPED: Final = REASONING_KEYS | {"is_error", "refusal"}
 _FAILED: Final = 500
@@ -141,7 +142,7 @@ class LiteLLMModel:
     def _arguments(self, request: ModelRequest) -> dict[str, Any]:
         arguments: dict[str, Any] = {
             "model": self._model,
-            "messages": [_form(message) for message in request.messages],
+            "messages": [_form(message) for message in attachments_apart(request.messages)],
             "stream_options": {"include_usage": True},
             "num_retries": 0,  # retries are counted, so they are ours
             "max_retries": 0,

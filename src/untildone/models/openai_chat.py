@@ -30,6 +30,7 @@ from untildone.models.http import post
 from untildone.models.loose_json import encoded
 from untildone.models.openai_reply import ReplyAssembler
 from untildone.models.schemas import is_strict, with_schema_hint
+from untildone.models.tool_attachments import attachments_alone, has_attachments, text_alone
 
 REASONING_KEYS: Final = frozenset(
     {"reasoning", "reasoning_content", "reasoning_details", "anthropic_content"}
@@ -38,6 +39,7 @@ REASONING_KEYS: Final = frozenset(
 
 _OPENAI_HOST: Final = "api.openai.com"
 _SCHEMA_REFUSALS: Final = (400, 422)
+_ATTACHMENTS: Final = "chat:attachments"
 _BY_SCHEMA, _BY_JSON_OBJECT, _BY_PROMPT = range(3)
 
 
@@ -205,8 +207,7 @@ class OpenAIChatModel:
         return fields, tools
 
     def _messages(self, request: ModelRequest, form: int) -> list[bytes]:
-        name, encode = self._form, self._encode
-        messages = [message.wire_form(name, encode) for message in request.messages]
+        messages = self._encoded(request.messages)
         if request.json_schema is not None and form != _BY_SCHEMA:
             last = request.messages[-1] if request.messages else None
             hinted = with_schema_hint(last, request.json_schema).wire_json()
@@ -216,6 +217,21 @@ class OpenAIChatModel:
                 messages.append(hinted)
         return messages
 
+    def _encoded(self, messages: Sequence[Message]) -> list[bytes]:
+        name, encode = self._form, self._encode
+        if not any(map(has_attachments, messages)):
+            return [message.wire_form(name, encode) for message in messages]
+        forms: list[bytes] = []
+        held: list[bytes] = []
+        for message in messages:
+            if message.role != "tool" and held:
+                forms += held
+                held = []
+            forms.append(message.wire_form(name, encode))
+            if has_attachments(message):
+                held.append(message.wire_form(_ATTACHMENTS, _encode_attachments))
+        return forms + held
+
     def _encode(self, message: Message) -> bytes:
         """The message as this server takes it: without what only other providers understand."""
         extra = message.extra or {}
@@ -224,6 +240,8 @@ class OpenAIChatModel:
             call.extra for call in message.tool_calls
         )
         is_foreign_role = message.role == "developer" and not self._is_openai
+        if has_attachments(message):
+            message = text_alone(message)
         if not (drops_extra or drops_call_extra or is_foreign_role):
             return message.wire_json()
         form = message.to_dict()
@@ -236,6 +254,10 @@ class OpenAIChatModel:
             keys = ("id", "type", "function")
             form["tool_calls"] = [{key: call[key] for key in keys} for call in form["tool_calls"]]
         return encoded(form)
+
+
+def _encode_attachments(message: Message) -> bytes:
+    return attachments_alone(message).wire_json()
 
 
 def _authorization(api_key: str | None, url: str, key_variable: str | None) -> dict[str, str]:

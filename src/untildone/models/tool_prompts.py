@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 from untildone.domain.messages import Message, ToolCall
 from untildone.domain.tools import ToolSpec
+from untildone.models.tool_attachments import attachments_alone, has_attachments
 
 MAX_EXAMPLES: Final = 6
 """Most tools that get an example; each costs about 60 tokens."""
@@ -96,6 +97,8 @@ def _told(messages: Sequence[Message]) -> list[Message]:
                 told.append(Message("assistant", _call_text(call.name, call.arguments)))
             name = names.get(message.tool_call_id or "", "the tool")
             _add_user(told, Message("user", _result_text(name, message.text)))
+            if has_attachments(message):
+                _add_user(told, attachments_alone(message))
         else:
             _add_user(told, message)
     return told

@@ -69,7 +69,9 @@ def apply(state: RunState, event: LogEvent) -> None:  # noqa: C901, PLR0912, PLR
         case ToolStarted():
             state.runs[event.at.branch].begun.add(event.index)
         case ToolFinished():
-            message = tool_message(event.call_id, event.text, is_error=event.is_error)
+            message = tool_message(
+                event.call_id, event.text, is_error=event.is_error, attachments=event.attachments
+            )
             _answer(state.runs[event.at.branch], event.index, message)
         case IterationStarted():
             _start_iteration(state, event)

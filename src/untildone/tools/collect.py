@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from untildone.domain.errors import ConfigError
-from untildone.domain.tools import ToolSpec
-from untildone.policy.cutting import DEFAULT_MAX_RESULT_CHARS, cut_text
+from untildone.domain.tools import ToolOutput, ToolSpec
+from untildone.policy.cutting import DEFAULT_MAX_RESULT_CHARS
 from untildone.ports import Offload, Tool
 from untildone.tools.function_tool import FunctionTool, function_label
 from untildone.tools.options import check_name
-from untildone.tools.results import result_text
+from untildone.tools.results import tool_output
 
 
 def as_tool(item: object) -> Tool:
@@ -85,9 +85,9 @@ class CutTool:
         """What the wrapped tool makes of them."""
         return self.wrapped.parse(arguments)
 
-    async def run(self, arguments: dict[str, Any], offload: Offload) -> str:
-        """What the wrapped tool gives, as text and cut."""
-        return cut_text(result_text(await self.wrapped.run(arguments, offload)), self._max_chars)
+    async def run(self, arguments: dict[str, Any], offload: Offload) -> str | ToolOutput:
+        """What the wrapped tool gives, as text and cut, its attachments apart."""
+        return tool_output(await self.wrapped.run(arguments, offload), self._max_chars)
 
 
 def _checked_spec(owner: object, spec: object) -> ToolSpec:

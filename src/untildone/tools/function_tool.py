@@ -14,13 +14,12 @@ from contextlib import aclosing
 from typing import Any, cast
 
 from untildone.domain.errors import ConfigError, ToolError
-from untildone.domain.tools import ToolSpec
-from untildone.policy.cutting import cut_text
+from untildone.domain.tools import ToolOutput, ToolSpec
 from untildone.ports import Offload
 from untildone.tools.callables import call_of, class_of, is_kind, unwrapped_partial
 from untildone.tools.decorator import OPTIONS_MARK
 from untildone.tools.options import PLAIN_OPTIONS, ToolOptions, check_name
-from untildone.tools.results import MAX_ITERATED, result_text, taken
+from untildone.tools.results import MAX_ITERATED, taken, tool_output
 from untildone.tools.schema import FunctionSchema, function_schema
 
 
@@ -94,8 +93,8 @@ class FunctionTool:
         """
         return (self._known or self._schema()).arguments.parse(arguments)
 
-    async def run(self, arguments: dict[str, Any], offload: Offload) -> str:
-        """Runs one call with parsed arguments and gives the text for the model.
+    async def run(self, arguments: dict[str, Any], offload: Offload) -> str | ToolOutput:
+        """Runs one call with parsed arguments and gives what the model gets.
 
         An async function runs here, any other one through ``offload``; an awaitable that it
         returns is awaited, what it yields is collected.
@@ -111,7 +110,7 @@ class FunctionTool:
 
     async def _outcome_within(
         self, seconds: float, arguments: dict[str, Any], offload: Offload
-    ) -> str:
+    ) -> str | ToolOutput:
         scope = asyncio.timeout(seconds)
         try:
             async with scope:
@@ -124,13 +123,15 @@ class FunctionTool:
                 " whether it had an effect is not known"
             ) from error
 
-    async def _outcome(self, arguments: dict[str, Any], offload: Offload) -> str:
+    async def _outcome(self, arguments: dict[str, Any], offload: Offload) -> str | ToolOutput:
         if not self._in_loop:
             outcome = await offload(functools.partial(self._call_in_thread, arguments))
-            return outcome if isinstance(outcome, str) else self._text(await outcome)
+            if isinstance(outcome, str | ToolOutput):
+                return outcome
+            return self._output(await outcome)
         if self._yields:
-            return self._text(iter(await _first_items(self._call(arguments))))
-        return self._text(await self._call(arguments))
+            return self._output(iter(await _first_items(self._call(arguments))))
+        return self._output(await self._call(arguments))
 
     def _call(self, arguments: dict[str, Any]) -> Any:
         bind = (self._known or self._schema()).bind
@@ -139,21 +140,19 @@ class FunctionTool:
         positional, keyword = bind(arguments)
         return self._function(*positional, **keyword)
 
-    def _call_in_thread(self, arguments: dict[str, Any]) -> str | Awaitable[Any]:
+    def _call_in_thread(self, arguments: dict[str, Any]) -> str | ToolOutput | Awaitable[Any]:
         """The text, made where it blocks nobody; or an awaitable, which only the loop can await."""
         try:
             value = self._call(arguments)
-            return value if inspect.isawaitable(value) else self._text(value)
+            return value if inspect.isawaitable(value) else self._output(value)
         except StopIteration as error:  # no future can carry it
             raise RuntimeError(f"{self.name} raised StopIteration") from error
 
-    def _text(self, value: object) -> str:
+    def _output(self, value: object) -> str | ToolOutput:
         """A value as text, cut. What a generator raises on the way is the function's error."""
         if type(value) is not str and isinstance(value, Iterator):
             value = taken(cast("Iterator[Any]", value))
-        text = result_text(value)
-        most = self.options.max_result_chars
-        return text if len(text) <= most else cut_text(text, most)
+        return tool_output(value, self.options.max_result_chars)
 
 
 async def _first_items(values: AsyncGenerator[Any, None]) -> list[Any]:

@@ -19,12 +19,12 @@ from urllib.parse import urlsplit
 
 from untildone.domain.bounds import check_count, check_number
 from untildone.domain.errors import ConfigError, ToolError
-from untildone.domain.tools import ToolSpec, ToolTraits
-from untildone.policy.cutting import DEFAULT_MAX_RESULT_CHARS, cut_text
+from untildone.domain.tools import ToolOutput, ToolSpec, ToolTraits, output_text
+from untildone.policy.cutting import DEFAULT_MAX_RESULT_CHARS
 from untildone.ports import Offload
 from untildone.tools.json_arguments import JsonArguments
 from untildone.tools.mcp_connection import Connection, LastWords, StderrReader, close_all
-from untildone.tools.mcp_results import content_text
+from untildone.tools.mcp_results import content_output
 from untildone.tools.options import LEAST_MAX_RESULT_CHARS
 
 if TYPE_CHECKING:
@@ -285,19 +285,20 @@ class MCPTool:
         """
         return self._arguments.parse(arguments)
 
-    async def run(self, arguments: dict[str, Any], offload: Offload) -> str:
-        """One call; its result as text, cut.
+    async def run(self, arguments: dict[str, Any], offload: Offload) -> str | ToolOutput:
+        """One call; its result as text, cut, and the images and PDFs in it.
 
         Raises:
             ToolError: The tool reports an error, or its server gave no answer.
         """
         del offload
         result = await self._connection.call(self._wire_name, arguments)
-        text = content_text(result.content, result.structured_content)
-        text = cut_text(text, self.max_result_chars)
+        output = content_output(result.content, result.structured_content, self.max_result_chars)
         if result.is_error:
-            raise ToolError(text or "the tool reports an error and does not say which")
-        return text
+            raise ToolError(
+                output_text(output) or "the tool reports an error and does not say which"
+            )
+        return output
 
 
 @asynccontextmanager

@@ -1,8 +1,4 @@
-"""What a tool returned, as the text a model reads. Nothing here raises.
-
-Text is all there is for now. Results with images or files will be content parts: made beside
-``result_text``, from the same values, and cut by the same bound.
-"""
+"""What a tool returned, as the text a model reads. Nothing here raises."""
 
 from __future__ import annotations
 
@@ -15,6 +11,10 @@ from datetime import date, time
 from enum import Enum
 from itertools import islice
 from typing import Any, Final, cast
+
+from untildone.domain.tools import ToolOutput
+from untildone.policy.cutting import cut_text
+from untildone.tools.attachments import with_attachments
 
 MAX_ITERATED: Final = 10_000
 """Most items taken of an iterator, which may be endless."""
@@ -35,6 +35,21 @@ def result_text(value: object) -> str:
     if isinstance(plain, str):
         return _encodable(str.__str__(plain))
     return _encodable(_json(plain))
+
+
+def tool_output(value: object, max_chars: int) -> str | ToolOutput:
+    """Any value as what a model gets: its text, cut, and the images and files in it apart.
+
+    Args:
+        value: What the tool returned.
+        max_chars: Most characters of the text.
+    """
+    if isinstance(value, ToolOutput):
+        return ToolOutput(cut_text(value.text, max_chars), tuple(value.attachments))
+    text = result_text(value)
+    return (
+        cut_text(text, max_chars) if isinstance(value, str) else with_attachments(text, max_chars)
+    )
 
 
 _JSON_TYPES: Final[tuple[type[Any], ...]] = (str, int, float, bool, dict, list, tuple, type(None))
