@@ -22,6 +22,7 @@ from tests.models.raw_server import (
     sse,
     stall,
 )
+from untildone import Agent, run_agent
 from untildone.domain.errors import (
     BadReplyError,
     ConfigError,
@@ -32,6 +33,7 @@ from untildone.domain.errors import (
 from untildone.domain.messages import user_message
 from untildone.domain.requests import Delta, ModelRequest
 from untildone.domain.usage import Usage
+from untildone.engine.context import Run
 from untildone.models import http
 from untildone.models.endpoint import ModelTimeouts
 from untildone.models.openai_chat import OpenAIChatModel
@@ -271,7 +273,7 @@ async def test_a_redirect_is_not_followed():
         ) as caught:
             await model_at(server).generate(HELLO)
         assert len(server.requests) == 1
-    assert "set base_url to where it leads" in str(caught.value)
+    assert "give the address it leads to" in str(caught.value)
 
 
 async def test_a_large_request_is_sent_whole_and_without_a_warning():
@@ -357,3 +359,14 @@ def test_a_time_out_that_is_no_positive_number_is_refused(value: Any):
     with pytest.raises(ConfigError, match=r"ModelTimeouts\.connect_s") as caught:
         ModelTimeouts(connect_s=value)
     assert "None to wait without end" in str(caught.value)
+
+
+async def test_a_kept_connection_does_not_keep_the_run_that_opened_it():
+    async with raw_server(chunked(sse(delta(content="x"), delta("stop"), "[DONE]"))) as server:
+        agent = Agent("a", OpenAIChatModel("m", base_url=server.url))
+        question = "q" * 100_000
+        await run_agent(agent, [{"role": "user", "content": question}])
+        gc.collect()
+        kept = [each for each in gc.get_objects() if isinstance(each, Run)]
+        assert not [run for run in kept if run.query == question]
+        assert len(http._pools[asyncio.get_running_loop()].session.connector._conns) == 1  # type: ignore[union-attr]

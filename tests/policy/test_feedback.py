@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from untildone.domain.log import At, CriterionJudged, Graded
 from untildone.domain.messages import user_message
 from untildone.policy.feedback import (
     NO_FEEDBACK,
     Feedback,
     grade_in_words,
+    has_feedback,
     refine_messages,
     winning_feedback,
 )
@@ -33,13 +36,13 @@ def refused(feedback: str | None = None, messages=None) -> CriterionJudged:
 
 def test_nobody_spoke_nobody_is_quoted():
     assert winning_feedback(state()) == NO_FEEDBACK
-    assert winning_feedback(state()).given is False
+    assert has_feedback(state()) is False
 
 
 def test_a_criterion_that_refused_speaks_for_itself_even_if_it_says_nothing():
     assert winning_feedback(state(grade("no source"), refused("too long"))).text == "too long"
-    assert winning_feedback(state(grade("no source"), refused())).given is False
-    assert winning_feedback(state(grade("no source"), refused(""))).given is False
+    assert has_feedback(state(grade("no source"), refused())) is False
+    assert has_feedback(state(grade("no source"), refused(""))) is False
 
 
 def test_a_satisfied_criterion_says_nothing():
@@ -54,7 +57,20 @@ def test_a_refusing_grade_speaks_and_a_passing_one_does_not():
 
 def test_a_grade_without_words_gives_none():
     assert grade_in_words(grade()) == ""
-    assert winning_feedback(state(grade())).given is False
+    assert has_feedback(state(grade())) is False
+
+
+@pytest.mark.parametrize("graded", [None, grade(), grade("a"), grade(suggestion="b")])
+@pytest.mark.parametrize(
+    "verdicts", [[], [refused()], [refused("no")], [refused("")], [refused(messages=())]]
+)
+def test_whether_there_is_feedback_is_known_without_its_words(
+    graded: Graded | None, verdicts: list[CriterionJudged]
+):
+    said = winning_feedback(state(graded, *verdicts))
+    assert has_feedback(state(graded, *verdicts)) is (
+        said.text is not None or said.messages is not None
+    )
 
 
 def test_a_grade_in_words_names_each_issue_on_a_line_of_its_own():

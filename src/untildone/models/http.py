@@ -15,9 +15,10 @@ import io
 import os
 import socket
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -42,6 +43,7 @@ _MOST_ERROR_BYTES: Final = 65_536
 # aiohttp warns of plain bytes above this size and sends a BytesIO in pieces.
 _LARGE_BODY: Final = 2**20
 _SUCCESS: Final = range(200, 300)
+_KNOWN: Final = "untildone_known"
 _NOTHING_SPENT: Final = Usage()
 
 
@@ -74,10 +76,10 @@ class _Watch:
 
     __slots__ = ("_at", "_cancelling", "_loop", "_rings_within", "_task", "_timer", "fired")
 
-    def __init__(self, timeouts: ModelTimeouts) -> None:
+    def __init__(self, timeouts: ModelTimeouts, loop: asyncio.AbstractEventLoop) -> None:
         limits = (timeouts.first_token_s, timeouts.between_tokens_s, timeouts.total_s)
         self._rings_within = min((limit for limit in limits if limit is not None), default=None)
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[Any] | None = None
         self._at: float | None = None
@@ -146,14 +148,19 @@ class Response:
     )
 
     def __init__(
-        self, answer: aiohttp.ClientResponse, endpoint: Endpoint, started: float, watch: _Watch
+        self,
+        answer: aiohttp.ClientResponse,
+        endpoint: Endpoint,
+        started: float,
+        watch: _Watch,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.status = answer.status
         self.headers: Mapping[str, str] = answer.headers
         self._content = answer.content
         self._endpoint = endpoint
         self._watch = watch
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._end = _after(started, endpoint.timeouts.total_s)
         self._deadline = _after(started, endpoint.timeouts.first_token_s)
         self._heard: bool | None = None
@@ -193,7 +200,7 @@ class Response:
         except (aiohttp.ClientError, OSError) as error:
             raise ConnectionFailedError(
                 f"{self._endpoint.model}: the connection to {self._endpoint.base_url} broke in the"
-                f" middle of the reply ({_reason(error)}); a RetryPolicy tries again",
+                f" middle of the reply ({_reason(error)}); try again",
                 status=self.status,
             ) from error
         finally:
@@ -222,8 +229,7 @@ class Response:
         return _too_late(self._endpoint, what, field_name, limit)
 
 
-@asynccontextmanager
-async def post(endpoint: Endpoint, body: bytes) -> AsyncGenerator[Response]:
+class post:  # noqa: N801  reads like the function it replaces, at a third of its cost
     """Posts JSON; inside the block the answer can be read, after it its connection is free.
 
     A connection whose answer was read to its end is kept for the next request, any other closed.
@@ -234,20 +240,43 @@ async def post(endpoint: Endpoint, body: bytes) -> AsyncGenerator[Response]:
         ModelTimeoutError: No connection, or no answer, in time.
         BadReplyError: What answers there does not speak HTTP.
     """
-    pool = await _pool()
-    async with pool.slots:
-        started = asyncio.get_running_loop().time()
-        watch = _Watch(endpoint.timeouts)
+
+    __slots__ = ("_answer", "_body", "_endpoint", "_pool", "_watch")
+
+    _answer: aiohttp.ClientResponse
+    _pool: _Pool
+    _watch: _Watch
+
+    def __init__(self, endpoint: Endpoint, body: bytes) -> None:
+        self._endpoint = endpoint
+        self._body = body
+
+    async def __aenter__(self) -> Response:
+        endpoint = self._endpoint
+        loop = asyncio.get_running_loop()
+        pool = self._pool = _pools.get(loop) or await _open_pool(loop)
+        await pool.slots.acquire()
+        watch = self._watch = _Watch(endpoint.timeouts, loop)
         try:
-            answer = await _answer(pool, endpoint, body, started, watch)
-            try:
-                yield Response(answer, endpoint, started, watch)
-                await _drain(answer)
-            finally:
-                # Closes the connection, except where the body was read to its end.
-                answer.release()
+            started = loop.time()
+            self._answer = await _answer(pool, endpoint, self._body, started, watch)
+        except BaseException:
+            self._let_go()
+            raise
+        return Response(self._answer, endpoint, started, watch, loop)
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                await _drain(self._answer)
         finally:
-            watch.close()
+            # Closes the connection, except where the body was read to its end.
+            self._answer.release()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._watch.close()
+        self._pool.slots.release()
 
 
 async def _answer(
@@ -260,7 +289,7 @@ async def _answer(
     first, total = timeouts.first_token_s, timeouts.total_s
     deadline = _earlier(_after(started, first), _after(started, total))
     while True:
-        sent = _Sent()
+        _reused.set(False)
         watch.begin(deadline)
         try:
             return await pool.session.post(
@@ -270,12 +299,11 @@ async def _answer(
                 allow_redirects=False,
                 proxy=_proxy(pool, endpoint),
                 timeout=_connect_timeout(timeouts.connect_s),
-                trace_request_ctx=sent,
             )
         except aiohttp.ClientError as error:
             # Servers close idle connections: a request that met such a close was not read.
             at_once = asyncio.get_running_loop().time() - started < _STALE_S
-            if sent.reused and at_once and isinstance(error, _closed_connection()):
+            if _reused.get() and at_once and isinstance(error, _closed_connection()):
                 continue
             raise _failure(error, endpoint) from error
         except asyncio.CancelledError:
@@ -354,17 +382,26 @@ async def _drain(answer: aiohttp.ClientResponse) -> None:
                 pass
 
 
-@dataclass(slots=True)
-class _Sent:
-    """What the client tells of one try to send."""
-
-    reused: bool = False
+_reused: ContextVar[bool] = ContextVar("untildone_reused_connection", default=False)
+"""Whether the last request of this context went over a kept connection."""
 
 
-async def _pool() -> _Pool:
-    loop = asyncio.get_running_loop()
-    pool = _pools.get(loop)
-    return pool if pool is not None else await _open_pool(loop)
+@cache
+def _connector_class() -> type[aiohttp.TCPConnector]:
+    """The client's connector, telling of kept connections: its own traces do, for 40 µs a call."""
+    import aiohttp
+
+    class Connector(aiohttp.TCPConnector):
+        async def connect(self, *args: Any, **settings: Any) -> Any:
+            connection = await super().connect(*args, **settings)
+            protocol = connection.protocol
+            is_known = getattr(protocol, _KNOWN, False)
+            _reused.set(is_known)
+            if not is_known:
+                setattr(protocol, _KNOWN, True)
+            return connection
+
+    return Connector
 
 
 async def _open_pool(loop: asyncio.AbstractEventLoop) -> _Pool:
@@ -374,21 +411,13 @@ async def _open_pool(loop: asyncio.AbstractEventLoop) -> _Pool:
         if other.is_closed():
             _pools.pop(other, None)
 
-    async def on_reuse(_session: object, context: Any, _params: object) -> None:
-        sent = context.trace_request_ctx
-        if isinstance(sent, _Sent):
-            sent.reused = True
-
-    trace = aiohttp.TraceConfig()
-    trace.on_connection_reuseconn.append(on_reuse)
     limit = _connection_limit()
     session = aiohttp.ClientSession(
         # The limit is ours: waiting for a slot must not count as waiting for the model.
-        connector=aiohttp.TCPConnector(
+        connector=_connector_class()(
             limit=0, keepalive_timeout=_KEEP_ALIVE_S, ttl_dns_cache=_DNS_CACHE_S
         ),
         cookie_jar=aiohttp.DummyCookieJar(),
-        trace_configs=[trace],
         auto_decompress=True,
     )
     pool = _Pool(session, asyncio.Semaphore(limit))

@@ -6,9 +6,12 @@ Pure. Not a validator: what must be there is checked by those who need it.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any, Final, cast
 
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+# Without the looks around the value that ``json.loads`` takes: each chunk of a stream comes here.
+_DECODE: Final = json.JSONDecoder().raw_decode
 _EMPTY_DICT: Final[dict[str, Any]] = {}
 _EMPTY_LIST: Final[list[Any]] = []
 
@@ -46,7 +49,11 @@ def parsed(text: str) -> Any:
         ValueError: It is none, or is nested deeper than any reply.
     """
     try:
-        return json.loads(text)
+        with suppress(ValueError):
+            value, end = _DECODE(text)
+            if end == len(text):
+                return value
+        return json.loads(text)  # blanks around it, or none at all
     except RecursionError as error:
         msg = "nested too deeply"
         raise ValueError(msg) from error

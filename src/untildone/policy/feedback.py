@@ -25,13 +25,17 @@ class Feedback:
     text: str | None = None
     messages: tuple[dict[str, Any], ...] | None = None
 
-    @property
-    def given(self) -> bool:
-        """Whether there is anything."""
-        return bool(self.text) or self.messages is not None
-
 
 NO_FEEDBACK = Feedback()
+
+
+def has_feedback(state: RunState) -> bool:
+    """Whether ``winning_feedback`` is anything, without putting it into words."""
+    if state.verdicts and not state.verdicts[-1].satisfied:
+        judged = state.verdicts[-1]
+        return bool(judged.feedback) or judged.messages is not None
+    grade = state.grade
+    return grade is not None and not grade.converged and bool(grade.issues or grade.suggestion)
 
 
 def winning_feedback(state: RunState) -> Feedback:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from untildone.domain.exits import ExitReason
 from untildone.domain.log import At, IterationEnded
-from untildone.policy.feedback import winning_feedback
+from untildone.policy.feedback import has_feedback
 from untildone.policy.rules import LoopRules
 from untildone.policy.state import RunState
 
@@ -44,7 +44,7 @@ def decide(state: RunState, loop: LoopRules, at: At) -> IterationEnded:
         _exhaust(ended, loop, ExitReason.MAX_ITERATIONS)
     else:
         ended.continued_by, ended.criterion_index = _asking(state, loop)
-        ended.has_feedback = winning_feedback(state).given
+        ended.has_feedback = has_feedback(state)
     return ended
 
 
