@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.behaviour.kit import drained, other_tasks
@@ -84,6 +84,27 @@ class World:
     denies: bool
     waits: bool
 
+
+CALLS_THAT_WAIT = World(
+    replies=(("look", "slow"),),
+    judgements=("no",),
+    scores=(0.1,),
+    max_turns=1,
+    ceiling=1,
+    loops=True,
+    judges=frozenset(),
+    adaptive=False,
+    fresh=False,
+    raises=False,
+    fails=False,
+    fails_on_error=False,
+    evaluate_final=False,
+    confirmations=0,
+    stuck="nudge",
+    retries=0,
+    denies=False,
+    waits=True,
+)
 
 WORLDS = st.builds(
     World,
@@ -516,6 +537,8 @@ async def test_cancelling_at_any_await_leaves_no_task_ends_the_queue_and_keeps_t
 
 @requirement("holds.cancel-anywhere")
 @settings(max_examples=60, deadline=None)
+# Cancelled while a call waits for a person and the reader is slow.
+@example(world=CALLS_THAT_WAIT, ticks=7, size=5)
 @given(WORLDS, st.integers(1, 60), st.sampled_from([0, 1, 2, 5]))
 async def test_cancelling_any_world_at_any_time_leaves_nothing_behind(
     world: World, ticks: int, size: int

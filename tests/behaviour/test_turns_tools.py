@@ -624,7 +624,11 @@ async def test_a_run_gives_the_model_the_image_and_people_the_note(is_async: boo
     shown = tool(name="look")(screen if is_async else screen_of)
     ended: list[str] = []
     model = ScriptedModel([reply(None, [call("look", n=1)]), "Done."])
-    hooks = AgentHooks(on_tool_end=lambda _name, text: ended.append(text))
+
+    async def ended_with(_name: str, text: str) -> None:
+        ended.append(text)
+
+    hooks = AgentHooks(on_tool_end=ended_with)
     result = await run_agent(Agent("ada", model, tools=[shown], hooks=hooks), ask())
     data = base64.b64encode(PNG).decode()
     digest = hashlib.sha256(data.encode()).hexdigest()[:12]

@@ -34,7 +34,10 @@ async def test_the_tools_of_an_sdk_server_are_used_like_functions():
         f"[attachment 1: image/png, 8 bytes, sha256 {digest}]",
     ]
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORy4uLi4="}}
-    assert picture in results(result)[3]
+    assert results(result)[3] == [
+        {"type": "text", "text": f"[attachment 1: image/png, 8 bytes, sha256 {digest}]"},
+        picture,
+    ]
     assert [each["is_error"] for each in result.tool_calls] == [False, False, True, False]
 
 

@@ -207,7 +207,7 @@ def look() -> str:
 
 
 async def test_a_server_that_cannot_read_pictures_says_so_and_the_error_helps():
-    refusal = answer(400, b'{"error":{"message":"image input is not supported"}}')
+    refusal = answer("400 Bad Request", b'{"error":{"message":"image input is not supported"}}')
     async with raw_server(refusal) as server:
         model = OpenAIChatModel("m", base_url=server.url)
         with pytest.raises(Exception, match="image input is not supported"):

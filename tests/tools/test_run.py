@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from untildone.domain.errors import ToolError
+from untildone.domain.tools import output_text
 from untildone.policy.stuck import StuckDetector
 from untildone.tools import DEFAULT_MAX_RESULT_CHARS, as_tool, tool
 from untildone.tools.results import MAX_ITERATED
@@ -35,7 +36,7 @@ def offload() -> InThreads:
 
 async def call(function, arguments: str, offload) -> str:
     made = as_tool(function)
-    return await made.run(made.parse(arguments), offload)
+    return output_text(await made.run(made.parse(arguments), offload))
 
 
 async def test_an_async_function_runs_in_the_loop(offload):
@@ -127,6 +128,20 @@ async def test_an_awaitable_that_a_sync_function_returns_is_awaited(offload):
         return inner(number)
 
     assert await call(outer, '{"number": 1}', offload) == "2"
+
+
+async def test_what_dispatches_on_its_first_argument_is_given_it_by_place(offload):
+    @functools.singledispatch
+    def show(value: int | str, times: int = 2) -> str:
+        return f"other {value} {times}"
+
+    @show.register
+    def _(value: int, times: int = 2) -> str:
+        return f"number {value} {times}"
+
+    assert await call(show, '{"value": 1}', offload) == "number 1 2"
+    assert await call(show, '{"value": "a", "times": 3}', offload) == "other a 3"
+    assert await call(functools.partial(show, times=4), '{"value": 1}', offload) == "number 1 4"
 
 
 async def test_signatures_with_a_slash_and_stars(offload):

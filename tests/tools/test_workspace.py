@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from untildone import Agent, ConfigError, ToolError, run_agent
+from untildone.domain.tools import output_text
 from untildone.testing import ScriptedModel, call, reply
 from untildone.tools import as_tool, confined
 from untildone.tools.workspace import MAX_LISTED, MAX_MATCHES, MAX_READ_CHARS, Workspace
@@ -558,6 +559,6 @@ async def test_calls_in_threads_do_not_stop_each_other(workspace: Workspace):
     tool = as_tool(workspace.read_file)
 
     async def read() -> str:
-        return await tool.run({"path": "README.md"}, asyncio.to_thread)
+        return output_text(await tool.run({"path": "README.md"}, asyncio.to_thread))
 
     assert set(await asyncio.gather(*[read() for _ in range(50)])) == {"# Readme\n"}

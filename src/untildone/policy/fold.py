@@ -82,12 +82,7 @@ def apply(state: RunState, event: LogEvent) -> None:  # noqa: C901, PLR0912, PLR
         case Graded():
             _grade(state, event)
         case PredicateJudged():
-            state.judge_replies.clear()
-            state.confidence = event.confidence
-            if event.name == "stop_condition":
-                state.stop_verdict = event.verdict
-            else:
-                state.convergence = event.verdict
+            _note_predicate(state, event)
         case CriterionJudged():
             state.judge_replies.clear()
             state.verdicts.append(event)
@@ -224,6 +219,10 @@ def _answer(run: AgentRun, index: int, message: Message) -> None:
             if detector is not None:
                 run.signal = detector.note_result(answer.text, is_error=answer.is_error)
     run.calls = ()
+    if run.exit is not None:  # cancelled while a call waited for a person
+        run.end = len(run.conversation)
+    if run.end:  # it had paused for a person, and was cancelled then
+        run.end = len(run.conversation)
 
 
 def _nudge(run: AgentRun, event: Nudged) -> None:
@@ -259,6 +258,20 @@ def _grade(state: RunState, event: Graded) -> None:
         state.grade = Graded(event.at, score, event.issues, event.suggestion, converged=False)
 
 
+def _note_predicate(state: RunState, event: PredicateJudged) -> None:
+    """What a predicate said; of a candidate, while none is selected, that the run ends with it."""
+    if len(state.runs) > 1 and not state.selected:
+        _use_up_replies(state, event.at.branch)
+        state.runs[event.at.branch].stopped = event
+        return
+    state.judge_replies.clear()
+    state.confidence = event.confidence
+    if event.name == "stop_condition":
+        state.stop_verdict = event.verdict
+    else:
+        state.convergence = event.verdict
+
+
 def _use_up_replies(state: RunState, branch: int) -> None:
     """A verdict on a candidate uses up what its judge had said; those of others still wait."""
     state.judge_replies = [reply for reply in state.judge_replies if reply.at.branch != branch]
@@ -289,6 +302,9 @@ def _select(state: RunState, event: BranchSelected) -> None:
         state.grade = winner.grade
         state.gradings = 1
         state.confidence = winner.grade.confidence
+    if winner.stopped is not None:
+        state.stop_verdict = True
+        state.confidence = winner.stopped.confidence
 
 
 def _merged(state: RunState, event: BranchSelected) -> AgentRun:
@@ -300,8 +316,8 @@ def _merged(state: RunState, event: BranchSelected) -> AgentRun:
         conversation,
         len(state.conversation),
         text=message.text,
-        model=candidates[0].model,
-        finish_reason=candidates[0].finish_reason,
+        model=event.model or candidates[0].model,
+        finish_reason=event.finish_reason,
         exit=ExitReason.SATISFIED,
         end=len(conversation),
         merged_from=candidates,
@@ -345,5 +361,6 @@ def _decide_approval(state: RunState, event: ApprovalDecided) -> None:
     run.approvals[event.index] = (event.approved, event.reason)
     if run.exit is ExitReason.AWAITING_APPROVAL:
         run.exit = None
+        run.end = 0
     if state.ended is not None and state.ended.reason is ExitReason.AWAITING_APPROVAL:
         state.ended = None

@@ -12,6 +12,7 @@ from untildone.domain.log import (
     Graded,
     IterationEnded,
     ModelCallReplied,
+    PredicateJudged,
     RunEnded,
     RunStarted,
 )
@@ -32,6 +33,7 @@ class AgentRun:
         grade: The candidate's grade, where candidates are graded.
         vote: The key of its answer, where candidates vote.
         dropped: Why it is out, where it is one of several candidates.
+        stopped: The word of a grader that ended the run with it (``LoopConvergedError``).
         merged_from: The candidates it was merged from; it made no turns of its own.
         output_problems: Replies that did not fit ``response_model``.
         output_fits: Whether the last one did.
@@ -66,6 +68,7 @@ class AgentRun:
     grade: Graded | None = None
     vote: str | None = None
     dropped: CandidateDropped | None = None
+    stopped: PredicateJudged | None = None
     merged_from: tuple[AgentRun, ...] = ()
 
 
