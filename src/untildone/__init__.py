@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         LoopCriterion,
         LoopSettings,
         ModelBinding,
+        Problem,
         build_agent,
         definition_schema,
         dump_definition,
@@ -140,7 +141,7 @@ _WHERE = {
     "content": "image pdf",
     "app.definitions": (
         "AgentDefinition DefinitionError HarnessSettings LoopCriterion LoopSettings "
-        "ModelBinding build_agent definition_schema dump_definition load_definition "
+        "ModelBinding Problem build_agent definition_schema dump_definition load_definition "
         "parse_definition"
     ),
     "tools.todo": "TodoList",
@@ -250,6 +251,7 @@ __all__ = [
     "OpenAIChatModel",
     "OutputParseError",
     "PlaybookEntry",
+    "Problem",
     "ProceduralMemory",
     "PromptedToolsModel",
     "RateLimitError",

@@ -136,7 +136,7 @@ _scope: ContextVar[_Scope | None] = ContextVar("untildone_scope", default=None)
 async def start_run(agent: Agent, messages: Messages, options: Options) -> AgentResult:
     """A new run from its first event to its end."""
     entrance = _Entrance(agent, os.urandom(16).hex(), options)
-    return await entrance.watch(lambda: _start(entrance, messages))
+    return await entrance.watch(partial(_start, entrance, messages))
 
 
 async def resume_run(agent: Agent, log: Log, approvals: Approvals, options: Options) -> AgentResult:
@@ -146,7 +146,7 @@ async def resume_run(agent: Agent, log: Log, approvals: Approvals, options: Opti
     if isinstance(started, RunStarted):
         options = replace(options, agent_id=started.agent_id)
     entrance = _Entrance(agent, "" if started is None else started.at.run, options)
-    return await entrance.watch(lambda: _resume(entrance, events, approvals))
+    return await entrance.watch(partial(_resume, entrance, events, approvals))
 
 
 def _events_of(log: Any) -> list[LogEvent]:
@@ -172,12 +172,7 @@ async def _start(entrance: _Entrance, messages: Messages) -> AgentResult:
             fingerprint_of(agent, model.name, rules, specs) if entrance.sinks else "",
             None if outer is None else outer.run_id,
         )
-
-        async def work() -> AgentResult:
-            await run.record(started)
-            return await _recalled_then_refined(run, opened)
-
-        return await ended_properly(run, work())
+        return await ended_properly(run, _recorded_then_refined(run, started, opened))
 
 
 def _beginning_of(log: Log, approvals: Approvals) -> RunStarted:
@@ -229,12 +224,23 @@ async def _resume(entrance: _Entrance, log: Log, approvals: Approvals) -> AgentR
         return await ended_properly(run, _recalled_then_refined(run, opened))
 
 
+async def _recorded_then_refined(
+    run: Run, started: RunStarted, opened: AsyncExitStack
+) -> AgentResult:
+    await run.record(started)
+    return await _recalled_then_refined(run, opened)
+
+
 async def _recalled_then_refined(run: Run, opened: AsyncExitStack) -> AgentResult:
     """The run itself; closing what was opened for it is part of it, so that no answer is lost."""
     async with opened:
-        if run.state.recalled is None and remembers(run):
-            await recall_context(run)
-        return await refine(run)
+        try:
+            if run.state.recalled is None and remembers(run):
+                await recall_context(run)
+            return await refine(run)
+        finally:
+            if run.closers:
+                await run.let_go()
 
 
 class _Entrance:
@@ -276,6 +282,8 @@ class _Entrance:
             self._pool.close()
             if outer is not None and self._scope.run is not None:
                 outer.charge(self._scope.run)
+            # Contexts outlive the run: a kept connection has the one it was opened in.
+            self._scope.run = None
 
     def _check(self) -> None:
         """Checks what the doors were given; only here, so that a queue given with it still ends."""
@@ -341,19 +349,8 @@ class _Entrance:
         """The run around a state."""
         agent, run_id = self.agent, self._run_id
         recorder = Recorder(state, self.sinks, self._live)
-
-        earlier = EarlierReplies(state.judge_replies)
-
-        def path_of(branch: int) -> ModelPath:
-            def at_now() -> At:
-                return At(run_id, state.iteration, branch)
-
-            def metered(inner: Model) -> Model:
-                return MeteredModel(inner, recorder, at_now, earlier)
-
-            return _model_path(agent, model, metered, self._options.clock)
-
-        path = path_of(0)
+        paths = _Paths(agent, model, run_id, recorder, self._options.clock)
+        path = paths.of_branch(0)
         self._scope.run = run = Run(
             agent=agent,
             loop=agent.loop_config,
@@ -363,7 +360,7 @@ class _Entrance:
             record=recorder,
             worker=path,
             judge_model=path,
-            judge_of_branch=path_of,
+            judge_of_branch=paths.of_branch,
             tools=tools,
             specs=specs,
             offload=self._pool,
@@ -405,7 +402,7 @@ def _synthesizer(agent: Agent, path: ModelPath) -> Synthesizer | None:
 
     own = loop.synthesizer
     if isinstance(own, APEXSynthesizer):
-        return APEXSynthesizer(path.using(own.model), own.config)
+        return own.asking(path.using(own.model))
     return own if own is not None else APEXSynthesizer(path)
 
 
@@ -481,30 +478,45 @@ def _agent_tool(data: AgentAsTool) -> Tool:
     return as_tool(run_task)
 
 
-def _model_path(
-    agent: Agent,
-    model: Model,
-    meter: Callable[[Model], Model],
-    clock: Clock | None,
-) -> ModelPath:
-    """Each try is timed and metered; retries go around that."""
+class _Paths:
+    """The ways of one run to its model, one for each candidate: each call says whose it is."""
 
-    def wrap(inner: Model) -> Model:
+    __slots__ = ("_agent", "_clock", "_earlier", "_model", "_record", "_run_id")
+
+    def __init__(
+        self, agent: Agent, model: Model, run_id: str, record: Recorder, clock: Clock | None
+    ) -> None:
+        self._agent = agent
+        self._model = model
+        self._run_id = run_id
+        self._record = record
+        self._clock = clock
+        self._earlier = EarlierReplies(record.state.judge_replies)
+
+    def of_branch(self, branch: int) -> ModelPath:
+        """The way for a candidate, or for the run itself."""
+        chain = self._agent.fallback_chain
+        wrap = partial(self._wrapped, branch)
+        return ModelPath(self._model, wrap, resolve, () if chain is None else chain.models)
+
+    def _wrapped(self, branch: int, inner: Model) -> Model:
+        """Each try is timed and metered; retries go around that."""
+        agent = self._agent
         if agent.timeout_s is not None:
             from untildone.models.timeout import TimeoutModel
 
             inner = TimeoutModel(inner, agent.timeout_s)
-        metered = meter(inner)
+        metered = MeteredModel(inner, self._record, partial(self._at, branch), self._earlier)
         policy = agent.retry_policy
         if policy is None:
             return metered
         from untildone.models.clock import SystemClock
         from untildone.models.retrying import RetryingModel
 
-        return RetryingModel(metered, policy, clock or SystemClock())
+        return RetryingModel(metered, policy, self._clock or SystemClock())
 
-    chain = agent.fallback_chain
-    return ModelPath(model, wrap, resolve, () if chain is None else chain.models)
+    def _at(self, branch: int) -> At:
+        return At(self._run_id, self._record.state.iteration, branch)
 
 
 def _decisions(run: Run, approvals: Approvals) -> list[LogEvent]:

@@ -66,21 +66,6 @@ class Tool(Protocol):
         ...
 
 
-class HoldsRun(Protocol):
-    """A tool that may still hold something for a run once its calls are answered, such as a task.
-
-    A tool needs not be one; where it has ``close_run``, every run that has the tool calls it.
-    """
-
-    @property
-    def close_run(self) -> Callable[[str], Awaitable[None]]:
-        """Lets go of what is held for the run with this id, which ends now, however it ends.
-
-        Called before the run's last event, at least once; equal ones of several tools count as one.
-        """
-        ...
-
-
 class OutputReader(Protocol):
     """Reads a reply as the agent's ``response_model``."""
 
@@ -128,10 +113,14 @@ class Grader(Protocol):
 
 
 class Synthesizer(Protocol):
-    """Merges several answers to one request into one."""
+    """Merges several answers to one request into one.
+
+    One whose ``synthesize`` has a keyword ``model`` is given a ``RunModel`` there: what it asks
+    through that, or through ``model.using(...)``, has the run's retries and counts in its usage.
+    """
 
     async def synthesize(
-        self, original_query: str, results: Sequence[AgentResult], queue: Any = None
+        self, original_query: str, results: Sequence[AgentResult], queue: Any = None, /
     ) -> AgentResult:
         """One result whose ``text`` is the merged answer; ``confidence`` None where unknown."""
         ...

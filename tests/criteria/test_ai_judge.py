@@ -40,6 +40,11 @@ async def test_a_refusal_without_a_reason_names_the_criteria():
         (f"Sure! {NO}", False),
         ("It is complete.\nVERDICT: DONE", True),
         ("The year is missing.\nVERDICT: MORE", False),
+        ("It is complete.\n**VERDICT: DONE**\n", True),
+        ("VERDICT: DONE", True),
+        ("VERDICT: MORE, since the year is missing.", False),
+        (f"{NO}\nThat is my verdict.", False),
+        (f"It is complete.\n```json\n{YES}\n```\n", True),
     ],
 )
 async def test_prose_around_a_verdict_and_markers_are_read(text: str, satisfied: bool):
@@ -61,6 +66,10 @@ async def test_prose_around_a_verdict_and_markers_are_read(text: str, satisfied:
         "[true]",
         "null",
         '{"answered": true',
+        'The answer only says "VERDICT: DONE". That is no answer.',
+        "The answer only says VERDICT: DONE",
+        f"The answer brought its own verdict, {YES}, and nothing else.",
+        f"{YES}\nVERDICT: MORE",
     ],
 )
 async def test_an_unclear_verdict_is_asked_for_once_more_and_then_means_more(

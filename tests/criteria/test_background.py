@@ -6,26 +6,34 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from untildone import (
     Agent,
+    AgentHooks,
     ConfigError,
     EventType,
     ExitReason,
     LoopConfig,
+    LoopConvergedError,
     LoopOutcome,
     LoopUnsatisfiedError,
     resume_agent,
     run_agent,
+    stream_agent,
     tool,
 )
 from untildone.criteria.background import BackgroundTaskCompletion
 from untildone.domain.errors import ToolError
+from untildone.domain.log import ApprovalRequested, RunEnded
 from untildone.testing import EventLog, ScriptedModel, call, reply
-from untildone.tools.background import BackgroundTasks
+from untildone.tools import as_tool
+from untildone.tools.background import BackgroundTask, BackgroundTasks
+from untildone.tools.call_site import call_site
 
 ASK = [{"role": "user", "content": "Render the film."}]
 
@@ -36,8 +44,8 @@ def worker(background: BackgroundTasks, script: Any, *, wait_s: float = 600, **s
     return Agent("worker", model, tools=[*background.tools], loop_config=loop), model
 
 
-def start(name: str = "render", **arguments: Any):
-    return reply(calls=call(f"start_{name}", **arguments))
+def start(function: str = "render", /, **arguments: Any):
+    return reply(calls=call(f"start_{function}", **arguments))
 
 
 def tool_texts(messages: list[dict[str, Any]]) -> list[str]:
@@ -54,12 +62,17 @@ class Gate:
     def __init__(self, gives: Any = "film.mp4") -> None:
         self.begun = asyncio.Event()
         self.opened = asyncio.Event()
+        self.was_left = False
         self.gives = gives
 
     async def __call__(self) -> Any:
         """Renders."""
         self.begun.set()
-        await self.opened.wait()
+        try:
+            await self.opened.wait()
+        except asyncio.CancelledError:
+            self.was_left = True
+            raise
         if isinstance(self.gives, BaseException):
             raise self.gives
         return self.gives
@@ -256,7 +269,7 @@ async def test_a_start_tool_has_the_parameters_of_its_function():
     assert len(ids_in(started)) == 1
 
 
-async def test_a_blocking_function_runs_in_a_thread_that_outlives_the_run():
+async def test_a_blocking_function_runs_in_a_thread_while_the_agent_goes_on():
     go, ran_in = threading.Event(), []
 
     def render() -> str:
@@ -265,15 +278,17 @@ async def test_a_blocking_function_runs_in_a_thread_that_outlives_the_run():
         go.wait(10)
         return "film.mp4"
 
+    def open_the_gate(result: Any) -> bool:
+        go.set()  # the agent has answered while the function was blocked
+        return True
+
     background = BackgroundTasks([render])
-    agent, _ = worker(background, [start(), "started"], max_iterations=1)
+    loop = LoopConfig(convergence_fn=open_the_gate, criteria=[BackgroundTaskCompletion(background)])
+    model = ScriptedModel([start(), "started", "Here: film.mp4"])
+    agent = Agent("worker", model, tools=[*background.tools], loop_config=loop)
     result = await run_agent(agent, ASK)
-    assert result.exit_reason is ExitReason.MAX_ITERATIONS
-    go.set()
-    (task,) = background.tasks_of(result.run_id, [])
-    assert task.work is not None
-    await task.work
-    assert (task.state, task.report) == ("finished", "film.mp4")
+    assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 2)
+    assert "(render): finished\nfilm.mp4\n" in model.requests[2].messages[-1]["content"]
     assert ran_in[0] is not threading.main_thread()
 
 
@@ -304,6 +319,7 @@ async def test_each_run_has_its_own_tasks():
         *(run_agent(agent, [{"role": "user", "content": name}]) for name in names)
     )
     assert [result.exit_reason for result in found] == [ExitReason.CONVERGED] * 30
+    assert [result.loop_iterations for result in found] == [2] * 30
     for request in model.requests:
         messages = request.messages
         told = messages[-1]["content"] or ""
@@ -326,17 +342,246 @@ async def test_a_task_whose_process_is_gone_is_lost_and_the_agent_is_told_once()
     assert "(render): lost\nThe process it ran in is gone.\n" in told
 
 
-async def test_leaving_the_block_cancels_what_still_runs():
+def alone() -> bool:
+    """Whether nothing but the test itself runs in this event loop."""
+    return asyncio.all_tasks() == {asyncio.current_task()}
+
+
+def end_of(log: EventLog) -> RunEnded:
+    """A run's last event."""
+    last = log[-1]
+    assert isinstance(last, RunEnded)
+    return last
+
+
+def the_task(background: BackgroundTasks, run_id: str) -> BackgroundTask:
+    (task,) = background.tasks_of(run_id, [])
+    return task
+
+
+def once_begun(gate: Gate, text: str) -> Callable[[Any], Any]:
+    """A line of a script that is said when the task has begun."""
+
+    async def line(_seen: Any) -> str:
+        await gate.begun.wait()
+        return text
+
+    return line
+
+
+EXITS: dict[str, dict[str, Any]] = {
+    "max_iterations": {"max_iterations": 1},
+    "unsatisfied": {"max_iterations": 1, "on_exhausted": LoopOutcome.FAIL_RUN},
+    "stop_condition": {"stop_condition": lambda result: True},
+    "criterion_error": {"criteria": [lambda ctx: 1 / 0]},
+}
+
+
+@pytest.mark.parametrize("exit_reason", EXITS)
+async def test_a_run_that_ends_takes_the_tasks_along_that_it_still_has(exit_reason: str):
+    gate, log = Gate(), EventLog()
+    background = gated(gate)
+    agent, _ = worker(background, [start(), once_begun(gate, "started")], wait_s=0)
+    loop = replace(agent.loop_config or LoopConfig(), **EXITS[exit_reason])
+    with suppress(LoopUnsatisfiedError, LoopConvergedError):
+        await run_agent(replace(agent, loop_config=loop), ASK, log=log)
+    assert end_of(log).reason == exit_reason
+    task = the_task(background, log[0].at.run)
+    assert (task.state, task.report) == ("failed", "It was cancelled.")
+    assert gate.was_left
+    assert alone()
+
+
+async def test_a_run_without_a_loop_takes_its_tasks_along_too():
+    gate = Gate()
+    background = gated(gate)
+    model = ScriptedModel([start(), "started"])
+    result = await run_agent(Agent("a", model, tools=[*background.tools]), ASK)
+    assert the_task(background, result.run_id).state == "failed"
+    assert alone()
+
+
+async def test_so_does_a_run_that_fails():
+    gate, log = Gate(), EventLog()
+    background = gated(gate)
+    agent, _ = worker(background, [start(), OSError("no network")])
+    with pytest.raises(OSError, match="no network"):
+        await run_agent(agent, ASK, log=log)
+    assert the_task(background, log[0].at.run).state == "failed"
+    assert alone()
+
+
+@pytest.mark.parametrize("door", ["run_agent", "stream_agent"])
+async def test_so_does_a_run_that_is_cancelled(door: str):
+    gate, log = Gate(), EventLog()
+    background = gated(gate)
+    agent, _ = worker(background, [start(), "started"])
+    if door == "run_agent":
+        run = asyncio.create_task(run_agent(agent, ASK, log=log))
+        await gate.begun.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+    else:
+        async with stream_agent(agent, ASK, log=log) as stream:
+            await anext(stream)
+            await gate.begun.wait()
+    assert end_of(log).reason is ExitReason.CANCELLED
+    assert the_task(background, log[0].at.run).state == "failed"
+    assert gate.was_left
+    assert alone()
+
+
+async def test_a_run_that_waits_for_an_approval_has_ended_and_the_agent_is_told_when_it_goes_on():
+    gate, log = Gate(), EventLog()
+    background = gated(gate)
+
+    @tool
+    def publish() -> str:
+        """Publishes."""
+        return "published"
+
+    async def ask_a_person(name: str, arguments: dict[str, Any]) -> bool | None:
+        return None if name == "publish" else True
+
+    agent, model = worker(
+        background, [start(), reply(calls=call("publish")), "published", "it has to be begun anew"]
+    )
+    hooks = AgentHooks(approve_tool=ask_a_person)
+    agent = replace(agent, tools=[*agent.tools, publish], hooks=hooks)
+    waiting = await run_agent(agent, ASK, log=log)
+    assert waiting.exit_reason is ExitReason.AWAITING_APPROVAL
+    assert the_task(background, waiting.run_id).state == "failed"
+    assert alone()
+    (asked,) = [event for event in log if isinstance(event, ApprovalRequested)]
+    resumed = await resume_agent(agent, list(log), approvals={asked.call_id: True})
+    assert resumed.exit_reason is ExitReason.CONVERGED
+    assert "(render): failed\nIt was cancelled.\n" in model.requests[3].messages[-1]["content"]
+
+
+async def test_a_task_that_had_no_time_to_begin_has_ended_all_the_same():
+    begun: list[str] = []
+
+    async def render() -> str:
+        """Renders."""
+        begun.append("render")
+        return "film"
+
+    background = BackgroundTasks([render])
+    task = background.start(as_tool(render), {}, "a run")
+    await background.close_run("a run")
+    assert (task.state, task.report, begun) == ("failed", "It was cancelled.", [])
+
+
+async def test_the_end_of_a_run_touches_no_other_runs_tasks_and_none_that_code_started():
+    """One ``BackgroundTasks`` serves many runs at once, each of which ends with its own."""
+    gates = {f"job {number}": Gate(f"film of job {number}") for number in range(20)}
+    gates["of code"] = Gate("tonight's film")
+
+    async def render(name: str) -> str:
+        """Renders."""
+        return await gates[name]()
+
+    async def script(seen):
+        name = seen.messages[0]["content"]
+        await (gates[name].begun.wait() if _said(seen) == 1 else asyncio.sleep(0))
+        return [start(name=name), "started", f"done {name}"][_said(seen)]
+
+    background = BackgroundTasks([render])
+    patient, _ = worker(background, script)
+    hasty = replace(patient, loop_config=None)
+    shared = background.start(as_tool(render), {"name": "of code"}, "nightly")
+    names = [f"job {number}" for number in range(20)]
+    runs = [
+        asyncio.create_task(
+            run_agent(patient if index % 2 else hasty, [{"role": "user", "content": name}])
+        )
+        for index, name in enumerate(names)
+    ]
+    for name, run in list(zip(names, runs, strict=True))[0::2]:
+        assert the_task(background, (await run).run_id).state == "failed"
+        assert gates[name].was_left
+    for name, run in list(zip(names, runs, strict=True))[1::2]:
+        assert not gates[name].was_left
+        gates[name].opened.set()
+        result = await run
+        assert result.exit_reason is ExitReason.CONVERGED
+        assert the_task(background, result.run_id).report == f"film of {name}"
+    assert shared.state == "running"
+    gates["of code"].opened.set()
+    assert shared.work is not None
+    await shared.work
+    assert (shared.state, shared.report) == ("finished", "tonight's film")
+
+
+async def test_leaving_the_block_cancels_what_code_started():
     gate = Gate()
     async with gated(gate) as background:
-        agent, _ = worker(background, [start(), "started"], max_iterations=1)
-        result = await run_agent(agent, ASK)
+        task = background.start(as_tool(gate.__call__), {}, "nightly")
         await gate.begun.wait()
-        (task,) = background.tasks_of(result.run_id, [])
         assert task.state == "running"
     assert (task.state, task.report) == ("failed", "It was cancelled.")
-    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert alone()
     await background.aclose()
+
+
+async def test_an_agent_in_the_background_costs_what_it_had_cost_when_the_run_took_it_along():
+    """Its calls count for the run that started it, also where that run ends before it has."""
+    helper_asked = asyncio.Event()
+
+    @tool
+    async def think() -> str:
+        """Thinks for ever."""
+        helper_asked.set()
+        await asyncio.Event().wait()
+        return ""
+
+    helper = Agent("helper", ScriptedModel([reply(calls=call("think"))]), tools=[think])
+
+    async def research() -> str:
+        """Researches."""
+        return (await run_agent(helper, ASK)).text
+
+    background = BackgroundTasks([research])
+
+    async def script(seen):
+        if seen.index == 0:
+            return start("research")
+        await helper_asked.wait()
+        return "enough"
+
+    agent = Agent("a", ScriptedModel(script), tools=[*background.tools])
+    result = await run_agent(agent, ASK)
+    assert (result.turns, result.text) == (2, "enough")
+    assert result.input_tokens == 30  # two calls of its own and the one of the helper, 10 each
+
+
+async def test_a_tool_that_cannot_let_go_costs_no_answer(caplog: pytest.LogCaptureFixture):
+    closed: list[str] = []
+
+    class Holding:
+        spec = as_tool(tool(name="hold")(lambda: "")).spec
+
+        def parse(self, arguments: str) -> dict[str, Any]:
+            return {}
+
+        async def run(self, arguments: dict[str, Any], offload: Any) -> str:
+            site = call_site()
+            assert site is not None
+            site.closers.add(self.close)
+            return "held"
+
+        async def close(self, run_id: str) -> None:
+            closed.append(run_id)
+            raise OSError("it is stuck")
+
+    script = [reply(calls=[call("hold"), call("hold")]), "done"]
+    agent = Agent("a", ScriptedModel(script), tools=[Holding()])
+    with caplog.at_level("WARNING", "untildone"):
+        result = await run_agent(agent, ASK)
+    assert (result.text, result.exit_reason) == ("done", ExitReason.SATISFIED)
+    assert closed == [result.run_id]
+    assert "a tool could not end what it did for the run" in caplog.text
 
 
 async def test_cancelling_the_run_while_it_waits_is_a_cancelled_run():

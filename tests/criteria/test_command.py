@@ -155,6 +155,27 @@ async def test_cancelling_the_run_kills_the_command(tmp_path: Path):
     await until_gone(pid)
 
 
+@pytest.mark.parametrize("steps", range(8))
+async def test_cancelling_while_the_command_is_being_started_kills_all_of_it(
+    tmp_path: Path, steps: int
+):
+    inner = tmp_path / "inner"
+    command = Command("sleep 300 & echo $! > new; mv new inner; wait", cwd=tmp_path)
+    check = asyncio.create_task(command.evaluate(ANY))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    for _ in range(50):  # not one step of the event loop more, while the command goes on
+        if inner.exists():
+            break
+        time.sleep(0.01)  # noqa: ASYNC251  it must not go on
+    check.cancel()
+    done, _ = await asyncio.wait([check], timeout=20)
+    assert done == {check}
+    assert check.cancelled()
+    if inner.exists():
+        await until_gone(int(inner.read_text()))
+
+
 async def test_a_program_or_directory_that_is_not_there_is_a_failed_check(tmp_path: Path):
     with pytest.raises(GradingError, match=r"'no-such-program -x' could not be started: .* check"):
         await Command(["no-such-program", "-x"]).evaluate(ANY)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +220,59 @@ def test_entry_points_are_loaded_when_asked_for_and_never_on_a_definitions_word(
     with pytest.raises(DefinitionError, match="unknown kind 'isPolite'"):
         build_agent(definition({"kind": "isPolite"}))
     assert "manners_plugin" not in sys.modules
+
+
+def wheel_of(folder: Path, entries: str, code: str) -> Path:
+    """A package as it is published, which has one module and these entry points."""
+    info = "manners-1.0.dist-info"
+    files = {
+        "manners_plugin.py": code,
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: manners\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": f"[untildone.criteria]\n{entries}\n",
+    }
+    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
+    wheel = folder / "manners-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return wheel
+
+
+YAML = """\
+name: butler
+model: {provider: openai, model: m}
+harness: {loop: {criteria: [{kind: ispolite}]}}
+"""
+
+
+def test_a_kind_of_an_installed_distribution_is_there_for_a_new_process(tmp_path: Path):
+    """Installed by pip, found by ``untildone check``; gone again, it is unknown."""
+    definition = tmp_path / "butler.yaml"
+    definition.write_text(YAML, "utf-8")
+    site = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--no-index"]
+    wheel = wheel_of(tmp_path, "isPolite = manners_plugin:is_polite", CODE)
+    subprocess.run(
+        [*pip, "--no-deps", "--quiet", "--target", str(site), str(wheel)],
+        check=True,
+        capture_output=True,
+    )
+
+    def check(path: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "untildone", "check", str(definition)],
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    known = check(str(site))
+    assert (known.returncode, known.stdout) == (0, ""), known.stdout + known.stderr
+    unknown = check("")
+    assert unknown.returncode == 2
+    assert "criteria[0].kind: unknown kind 'ispolite'" in unknown.stdout
 
 
 @pytest.mark.parametrize(

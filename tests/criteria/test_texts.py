@@ -62,7 +62,7 @@ def test_a_pattern_is_searched_for(pattern, answer: str, satisfied: bool):
 
 def test_what_a_pattern_wants_can_be_said_in_words():
     plain, told = Regex(r"\d+"), Regex(r"\d+", feedback="Give a number.")
-    assert r"'\\d+'" in (plain.evaluate(context("x")).feedback or "")
+    assert r"`\d+`" in (plain.evaluate(context("x")).feedback or "")
     assert told.evaluate(context("x")).feedback == "Give a number."
 
 

@@ -26,7 +26,15 @@ from untildone.domain.call_site import CALL_SITE, CallSite
 from untildone.domain.errors import ToolError
 from untildone.domain.messages import messages_from_dicts
 from untildone.testing import EventLog, ScriptedModel, call, reply
-from untildone.tools.todo import LONGEST_ITEM, MOST_ITEMS, TodoItem, TodoList, Todos, todos_in
+from untildone.tools.todo import (
+    LONGEST_ITEM,
+    MOST_ITEMS,
+    TodoItem,
+    TodoList,
+    Todos,
+    merged_todos,
+    todos_in,
+)
 
 ASK = [{"role": "user", "content": "Clean the house."}]
 
@@ -395,3 +403,43 @@ def test_a_list_in_words_reads_back(mode: str | None):
 
 def test_a_criterion_outside_of_a_loop_sees_an_empty_list():
     assert TodoCompletion(TodoList()).evaluate(context("x")).satisfied
+
+
+# ── Candidates that were merged ──────────────────────────────────────────────────────────────────
+
+
+def test_the_list_of_a_merge_has_each_text_once_and_done_if_anybody_did_it():
+    told = [
+        "Todo list (mode: plan): 0 of 2 done\n[ ] 1. dishes\n[ ] 2. floor",
+        "Todo list (mode: plan): 1 of 2 done\n[x] 1. dishes\n[ ] 2. floor",
+        "Todo list (mode: execute): 1 of 3 done\n[ ] 1. roof\n[x] 2. windows\n[ ] 3. dishes",
+    ]
+    assert merged_todos(told, first_mode="plan") == Todos(
+        (
+            TodoItem(1, "dishes", done=True),
+            TodoItem(2, "floor"),
+            TodoItem(3, "roof"),
+            TodoItem(4, "windows", done=True),
+        ),
+        "execute",
+    )
+    assert merged_todos([], first_mode="plan") == Todos((), "plan")
+
+
+async def test_a_merge_of_candidates_that_left_their_lists_alone_has_the_list_of_before():
+    todos = TodoList()
+    script: dict[tuple[int, int, int], Any] = {
+        (1, 0, 1): add("dishes", "floor"),
+        (3, 1, 1): complete(1, 2),
+    }
+
+    def speak(seen: Any) -> Any:
+        at = seen.request.at
+        if seen.request.purpose != "worker":
+            return "merged"
+        return script.get((at.iteration, at.branch, at.turn), f"{at.iteration}.{at.branch}")
+
+    loop = LoopConfig(criteria=[TodoCompletion(todos)], branches=2)
+    agent = Agent("worker", ScriptedModel(speak), tools=[*todos.tools], loop_config=loop)
+    result = await run_agent(agent, ASK)
+    assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 3)

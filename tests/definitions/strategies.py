@@ -168,6 +168,7 @@ definitions = st.builds(
     model=bindings,
     instructions=texts,
     tools=st.lists(words, max_size=3, unique=True),
+    mcp_servers=st.lists(words, max_size=2, unique=True),
     harness=st.builds(
         HarnessSettings,
         loop=st.none() | loops,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.definitions.kit import ASK, DOORS, asked, serving, through, verdict
+from tests.mcp.kit import sdk_stdio
 from untildone import ConfigError, ExitReason, LoopOutcome, run_agent, tool
 from untildone.app.definitions import (
     AgentDefinition,
@@ -18,6 +20,7 @@ from untildone.app.definitions import (
     LoopSettings,
     ModelBinding,
     build_agent,
+    load_definition,
 )
 from untildone.criteria import AiJudge, Command, CompletionMarker
 from untildone.criteria.background import BackgroundTaskCompletion
@@ -28,6 +31,7 @@ from untildone.criteria.min_score import MinScore
 from untildone.criteria.todo import TodoCompletion
 from untildone.testing import ScriptedModel, call, reply
 from untildone.tools.background import BackgroundTasks
+from untildone.tools.mcp import StdioMCP
 from untildone.tools.todo import TodoList
 
 MODEL = {"provider": "openai", "model": "gpt-5"}
@@ -270,6 +274,18 @@ def test_an_agent_can_be_a_tool_of_a_definition():
     assert [each.name for each in agent.tools] == ["helper"]
 
 
+async def test_an_agent_has_the_mcp_servers_it_names_and_no_others():
+    """A real one, in a process of its own, that only the code could start."""
+    offered = [sdk_stdio(), StdioMCP("no-such-program", name="other")]
+    data = {"name": "a", "model": MODEL, "mcpServers": ["sdk"]}
+    agent = build_agent(data, mcps=offered)
+    assert list(agent.mcps) == offered[:1]
+    assert list(build_agent({"name": "a", "model": MODEL}, mcps=offered).mcps) == []
+    model = ScriptedModel([reply(calls=call("add", a=1, b=2)), "3"])
+    result = await run_agent(replace(agent, model=model), ASK)
+    assert [each["result"] for each in result.tool_calls] == ["3"]
+
+
 # ── What is refused, all at once ─────────────────────────────────────────────────────────────────
 
 
@@ -278,7 +294,7 @@ def test_every_problem_is_told_at_once_with_its_path():
         "name": "",
         "model": {"provider": "opanai", "model": "m", "parameters": {"base_url": "http://x"}},
         "tools": ["search", "serach"],
-        "mcpServers": [{"command": "npx"}],
+        "mcpServers": ["files", "files", "web"],
         "harness": {
             "maximumIterationsPerRequest": 0,
             "loop": {
@@ -300,7 +316,9 @@ def test_every_problem_is_told_at_once_with_its_path():
         "model.provider: unknown provider 'opanai'. Did you mean 'openai'?",
         "model.parameters.base_url: a definition may not set this parameter",
         "tools[1]: nobody registered a tool 'serach'; registered are search.",
-        "mcpServers: MCP servers cannot be named",
+        "mcpServers[0]: nobody registered an MCP server 'files'; registered are none. Give it in",
+        "mcpServers[1]: names 'files' again; once is enough",
+        "mcpServers[2]: nobody registered an MCP server 'web'",
         "harness.loop.criteria[1].marker: required by completionMarker",
         "harness.loop.criteria[2].kind: unknown kind 'nope'.",
         "harness.loop.criteria[3].kind: commands are not allowed",
@@ -313,6 +331,60 @@ def test_every_problem_is_told_at_once_with_its_path():
     assert len(found) == len(starts)
     for start in starts:
         assert any(text.startswith(start) for text in found), start
+
+
+@pytest.mark.parametrize("name", ["agent.yaml", "agent.json", "agent.toml"])
+def test_a_file_is_checked_in_one_pass_its_own_problems_and_those_of_building(
+    name: str, tmp_path: Path
+):
+    texts = {
+        "agent.yaml": (
+            "name: ''\nmodel:\n  provider: opanai\n  model: m\ntools: [serach]\n"
+            "harness:\n  loop:\n    criteria:\n      - kind: nope\n    maxIterations: 0\n"
+        ),
+        "agent.json": (
+            '{"name": "",\n "model": {\n  "provider": "opanai",\n "model": "m"},\n'
+            ' "tools": ["serach"],\n "harness": {"loop": {\n\n "criteria": [\n'
+            '  {"kind": "nope"}],\n "maxIterations": 0}}}'
+        ),
+        "agent.toml": (
+            "name = ''\ntools = ['serach']\n[model]\nprovider = 'opanai'\nmodel = 'm'\n"
+            "[harness.loop]\nmaxIterations = 0\n[[harness.loop.criteria]]\nkind = 'nope'\n"
+        ),
+    }
+    path = tmp_path / name
+    path.write_text(texts[name], "utf-8")
+    with pytest.raises(DefinitionError) as caught:
+        build_agent(path, tools=[search])
+    assert caught.value.source == str(path)
+    found = {problem.path: problem.line for problem in caught.value.problems}
+    lines = {
+        "name": 1,
+        "model.provider": 3,
+        "tools[0]": 5,
+        "harness.loop.criteria[0].kind": 9,
+        "harness.loop.maxIterations": 10,
+    }
+    assert found == (dict.fromkeys(lines) if name.endswith("toml") else lines)
+    shown = str(caught.value).splitlines()
+    assert shown[0] == f"{path} has 5 problems:"
+    assert all(line.startswith(f"  {path}:") for line in shown[1:])
+
+
+def test_a_file_that_is_fine_is_built_as_its_definition_is(tmp_path: Path):
+    path = tmp_path / "agent.json"
+    path.write_text(json.dumps({**with_criteria(MARKER), "tools": ["search"]}), "utf-8")
+    agent, other = (build_agent(each, tools=[search]) for each in (path, load_definition(path)))
+    assert (agent.name, agent.model, agent.tools) == (other.name, other.model, other.tools)
+    assert agent.loop_config is not None
+    assert [type(criterion) for criterion in agent.loop_config.criteria] == [CompletionMarker]
+
+
+def test_a_text_never_names_a_file_whoever_it_is_from(tmp_path: Path):
+    path = tmp_path / "agent.json"
+    path.write_text(json.dumps(with_criteria(MARKER)), "utf-8")
+    with pytest.raises(DefinitionError, match=r"is a text; parse_definition\(text\) reads one"):
+        build_agent(str(path))  # pyright: ignore[reportArgumentType]
 
 
 def test_a_typed_definition_is_checked_against_its_surroundings_too():
@@ -396,6 +468,10 @@ def test_what_is_no_definition_is_refused(bad: Any):
         ({"tools": [3]}, "which is no tool"),
         ({"tools": [search, search]}, "two tools are named 'search'"),
         ({"tools": [TodoList(), TodoList()]}, "two tools are named 'todo_add'"),
+        ({"mcps": "files"}, "mcps must be a list of MCP servers, not 'files'"),
+        ({"mcps": ["files"]}, "mcps[0] is 'files'; give StdioMCP(...)"),
+        ({"mcps": [StdioMCP]}, "mcps[0] is <class"),
+        ({"mcps": [StdioMCP("a", name="x"), StdioMCP("b", name="x")]}, "servers are named 'x'"),
         ({"registry": {}}, "registry must be a CriterionRegistry, not {}"),
         ({"judge_model": 3}, "judge_model is 3"),
         ({"judge_model": " "}, "judge_model is ' '"),

@@ -74,7 +74,7 @@ def test_check_tells_all_problems_of_yaml_with_line_and_column(tmp_path: Path):
     assert lines[2].startswith(f"{path}:11:9: tools[0]: nobody registered a tool 'search'")
     assert lines[3].startswith(f"{path}:12:1: extra: unknown key")
     assert len(lines) == 4
-    assert result.stderr == "4 problems (--tools FILE.py and --workspace DIR give tools)\n"
+    assert result.stderr == "4 problems\n"
 
 
 def test_check_tells_problems_of_json_with_lines_and_of_toml_with_paths(tmp_path: Path):
@@ -110,7 +110,7 @@ def test_check_takes_commands_only_from_a_trusted_file(tmp_path: Path):
     result = untildone("check", path)
     assert result.exit_code == 2
     assert "criteria[0].kind: commands are not allowed" in result.stdout
-    assert result.stderr == "1 problem (--trust allows what is not allowed)\n"
+    assert result.stderr == "1 problem\n"
     assert untildone("check", path, "--trust").exit_code == 0
 
 
@@ -154,6 +154,82 @@ def test_check_offers_modes_where_a_criterion_asks_for_them(tmp_path: Path):
     assert untildone("check", written(tmp_path, definition("execute"))).exit_code == 0
     result = untildone("check", written(tmp_path, definition("rest")))
     assert "has 'rest', which is no mode of the todo list; it has plan, execute" in result.stdout
+
+
+EVERY_REFUSAL = """\
+name: a
+model:
+  provider: litellm
+  model: m
+  parameters: {base_url: "http://x"}
+tools: [search]
+mcpServers: [files]
+harness:
+  loop:
+    criteria:
+      - {kind: command, command: "true"}
+      - {kind: backgroundTaskCompletion}
+      - {kind: mine}
+"""
+
+
+def test_what_helps_is_said_in_the_words_of_the_command_line(tmp_path: Path):
+    path = written(tmp_path, EVERY_REFUSAL)
+    result = untildone("check", path)
+    told = dict(line.split(": ", 2)[1:] for line in result.stdout.splitlines())
+    trust = "add --trust, which treats FILE like a program"
+    criteria = "harness.loop.criteria"
+    assert told["model.provider"].endswith(f"If you trust the definition: {trust}")
+    assert told["model.parameters.base_url"].endswith(f"If you trust it: {trust}")
+    assert told["tools[0]"].endswith(
+        "Tools come with --tools FILE.py and, for files, with --workspace DIR"
+    )
+    assert told["mcpServers[0]"].endswith("in Python, where it can have one: --agent FILE.py:NAME")
+    assert told[f"{criteria}[0].kind"].endswith(f"If you trust the definition: {trust}")
+    assert told[f"{criteria}[1].kind"] == (
+        "backgroundTaskCompletion needs background tasks: --tools FILE.py and --workspace DIR give"
+        " what can be started"
+    )
+    assert told[f"{criteria}[2].kind"].endswith(
+        "install a package that has it as an entry point of 'untildone.criteria'"
+    )
+    assert len(told) == 7
+    assert "build_agent" not in result.output
+    assert "registry" not in result.output
+    ran = untildone("run", path, "go")
+    assert ran.stderr.splitlines()[1:] == [f"  {line}" for line in result.stdout.splitlines()]
+
+
+def test_what_helps_does_help(tmp_path: Path):
+    """Each advice followed, nothing is left but what only Python can have."""
+    path = written(tmp_path, EVERY_REFUSAL)
+    tools = written(tmp_path, TOOLS, "tools.py")
+    result = untildone("check", path, "--trust", "--tools", tools)
+    assert [line.split(": ")[1] for line in result.stdout.splitlines()] == [
+        "mcpServers[0]",
+        "harness.loop.criteria[2].kind",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fine", "options"),
+    [
+        ("{kind: todoCompletion, modes: [execute]}", []),
+        ("{kind: completionMarker, marker: x}", ["--trust"]),
+    ],
+    ids=["modes", "parameters"],
+)
+def test_a_problem_makes_no_other_part_a_problem(fine: str, options: list[str], tmp_path: Path):
+    path = written(
+        tmp_path,
+        "name: ''\nmodel: {provider: openai, model: m, parameters: {web_search_options: {}}}\n"
+        if options
+        else "name: ''\nmodel: {provider: openai, model: m}\n",
+    )
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"harness: {{loop: {{criteria: [{fine}]}}}}\n")
+    result = untildone("check", path, *options)
+    assert result.stdout == f"{path}:1:1: name: is blank; write something\n"
 
 
 # ── schema ───────────────────────────────────────────────────────────────────────────────────────
@@ -296,7 +372,7 @@ def test_run_tells_all_problems_and_runs_nothing(tmp_path: Path):
         result = untildone("run", path, "go", env=reaching(server))
     assert result.exit_code == 2
     first, *lines = result.stderr.splitlines()
-    assert first.startswith("error: 2 problems (--tools FILE.py")
+    assert first == "error: 2 problems; nothing was run:"
     assert lines[0].startswith(f"  {path}:3:3: model.provider: unknown provider 'opanai'")
     assert lines[1].startswith(f"  {path}:11:9: tools[0]: nobody registered a tool 'search'")
     assert server.requests == []
@@ -328,6 +404,18 @@ def test_run_refuses_what_has_no_effect_beside_a_definition(
     result = untildone("run", written(tmp_path, YAML), "go", *arguments)
     assert result.exit_code == 2
     assert said_so in result.stderr
+
+
+def test_run_refuses_a_judge_model_that_nobody_would_ask(tmp_path: Path):
+    own = YAML.replace("completionMarker", "aiJudge").replace(
+        "marker: ALL DONE",
+        "judgeCriteria: [It is good]\n        judgeModel: {provider: openai, model: judge}",
+    )
+    for text in (YAML, own, "name: a\nmodel: {provider: openai, model: m}\n"):
+        path = written(tmp_path, text)
+        result = untildone("run", path, "go", "--judge-model", "openai/gpt-5-mini")
+        assert result.exit_code == 2
+        assert "--judge-model has no effect: no criterion of" in result.stderr
 
 
 def test_run_refuses_max_iterations_where_there_is_no_loop(tmp_path: Path):

@@ -51,7 +51,7 @@ def test_it_takes_the_examples(path: Path):
         {},
         {"name": "a"},
         {**with_criterion(kind="completionMarker", marker="x"), "extra": 1},
-        {**with_criterion(kind="completionMarker", marker="x"), "mcpServers": ["x"]},
+        {**with_criterion(kind="completionMarker", marker="x"), "mcpServers": [{"command": "x"}]},
         with_criterion(),
         with_criterion(kind=""),
         with_criterion(kind="completionMarker"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,35 @@ def test_any_loop_inside_of_an_agent(loop: dict[str, Any]):
 def test_any_keywords_in_python(kind, data: dict[str, Any]):
     with only_ours:
         kind(**data)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@settings(max_examples=60, deadline=None)
+@given(data=garbage | st.dictionaries(st.sampled_from(KEYS), garbage, max_size=6))
+def test_any_data_at_the_other_doors(kind, data: Any):
+    with only_ours:
+        kind.model_validate(data)
+    with only_ours:
+        kind.model_validate_strings(data)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@settings(max_examples=60, deadline=None)
+@given(
+    text=st.text(max_size=80) | st.text('{}[]:,"\\ \n0.eE-truefalsnyk', max_size=60) | st.binary()
+)
+def test_any_text_at_the_json_door(kind, text: str | bytes):
+    with only_ours:
+        kind.model_validate_json(text)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@settings(max_examples=60, deadline=None)
+@given(data=st.dictionaries(st.sampled_from(KEYS), garbage, max_size=6))
+def test_any_json_at_the_json_door(kind, data: dict[str, Any]):
+    text = json.dumps(data, default=repr, skipkeys=True)
+    with only_ours:
+        kind.model_validate_json(text)
 
 
 CYCLE: dict[str, Any] = {}

@@ -13,6 +13,7 @@ from untildone import ExitReason, run_agent
 from untildone.app.definitions import build_agent, load_definition
 from untildone.criteria.registry import CriterionRegistry
 from untildone.testing import ScriptedModel
+from untildone.tools.background import BackgroundTasks
 from untildone.tools.todo import TodoList
 from untildone.tools.workspace import Workspace
 
@@ -142,6 +143,93 @@ async def test_a_todo_list_keeps_the_loop_going_over_http(door):
     assert "[ ] 2. two" in server.body(3)["messages"][-1]["content"]
     names = [each["function"]["name"] for each in server.body(0)["tools"]]
     assert names == ["todo_add", "todo_complete", "todo_read"]
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(("mode", "iterations"), [("plan", 1), ("execute", 2)])
+async def test_modes_restrict_a_todo_list_over_http(mode: str, iterations: int, door):
+    """Open items keep the loop going in the modes that are named, and in no other."""
+    agent = build_agent(
+        {
+            "name": "a",
+            "model": {"provider": "openai", "model": "gpt-5"},
+            "harness": {"loop": {"criteria": [{"kind": "todoCompletion", "modes": ["execute"]}]}},
+        },
+        tools=[TodoList(modes=["plan", "execute"])],
+    )
+    replies = [
+        called("todo_set_mode", mode=mode),
+        called("todo_add", items=["one"]),
+        "planned",
+        called("todo_complete", numbers=[1]),
+        "done",
+    ]
+    async with serving(*replies):
+        watched = await through(door, agent)
+    got = watched.got
+    assert (got.exit_reason, got.loop_iterations) == (ExitReason.CONVERGED, iterations)
+
+
+def renders() -> str:
+    """Renders."""
+    return "film.mp4"
+
+
+def fails() -> str:
+    """Renders."""
+    raise OSError("disk full")
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (renders, "(renders): finished\nfilm.mp4\n"),
+        (fails, "(fails): failed\nOSError: disk full\n"),
+    ],
+)
+async def test_background_tasks_are_waited_for_over_http_and_failed_ones_have_ended(
+    function: Any, told: str, door
+):
+    agent = build_agent(
+        {
+            "name": "a",
+            "model": {"provider": "openai", "model": "gpt-5"},
+            "harness": {"loop": {"criteria": [{"kind": "backgroundTaskCompletion"}]}},
+        },
+        tools=[BackgroundTasks([function])],
+    )
+    replies = [called(f"start_{function.__name__}"), "it was started", "here it is"]
+    async with serving(*replies) as server:
+        watched = await through(door, agent)
+    assert (watched.got.exit_reason, watched.got.loop_iterations) == (ExitReason.CONVERGED, 2)
+    assert asked(server) == ["worker"] * 3  # two turns and one: waiting asked nobody
+    assert told in server.body(2)["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_a_judge_gets_the_parts_of_a_multi_modal_request_as_they_are(door):
+    agent = build_agent(
+        {
+            "name": "a",
+            "model": {"provider": "openai", "model": "gpt-5"},
+            "harness": {"loop": {"criteria": [{"kind": "aiJudge", "judgeCriteria": ["It fits"]}]}},
+        }
+    )
+    parts = [
+        {"type": "text", "text": "What is in both?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "low"}},
+    ]
+    no, yes = verdict(False, "Name the animal."), verdict(True)
+    async with serving("an animal", no, "a cat", yes) as server:
+        watched = await through(door, agent, [{"role": "user", "content": parts}])
+    assert watched.got.loop_iterations == 2
+    for index, answer in ((1, "an animal"), (3, "a cat")):
+        content = server.body(index)["messages"][-1]["content"]
+        assert content[1:-1] == parts
+        assert answer in content[-1]["text"]
+        assert "tools" not in server.body(index)
 
 
 # ── Examples ─────────────────────────────────────────────────────────────────────────────────────

@@ -201,13 +201,13 @@ def test_the_error_names_the_file_and_has_a_line_for_each_problem(tmp_path: Path
     assert caught.value.source == str(path)
     assert str(caught.value).splitlines() == [
         f"{path} has 2 problems:",
-        "  line 2: model.provider: required",
-        "  line 2: model.model: required",
+        f"  {path}:2:1: model.provider: required",
+        f"  {path}:2:1: model.model: required",
     ]
     path.write_text(YAML + "extra: 1\n", "utf-8")
     with pytest.raises(DefinitionError) as caught:
         load_definition(path)
-    assert str(caught.value).startswith(f"{path}:11: extra: unknown key; known here: name, model")
+    assert str(caught.value).startswith(f"{path}:11:1: extra: unknown key; known here: name, model")
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ValidationError
 
 from untildone import ConfigError, LoopOutcome
 from untildone.app.definitions import (
@@ -22,8 +24,8 @@ from untildone.app.definitions.problems import Problem
 from untildone.criteria.registry import BUILT_IN_KINDS
 
 NO_SERVERS = (
-    "MCP servers cannot be named in a definition yet: each is a program to start or an address to"
-    " reach; leave it out, and give their tools to build_agent(tools=[...])"
+    "a definition cannot bring an MCP server along, which is a program to start or an address to"
+    " reach: give the name of one that is offered to it"
 )
 MARKER: dict[str, Any] = {"kind": "completionMarker", "marker": "x"}
 MODEL: dict[str, Any] = {"provider": "openai", "model": "gpt-5"}
@@ -250,14 +252,14 @@ def test_every_problem_is_told_at_once_with_its_path():
         name=" ",
         model={"provider": "openai", "parameters": {"a": float("inf")}},
         tools=["a", "b", "a"],
-        mcp_servers=["npx evil"],
+        mcp_servers=["files", {"command": "npx evil"}],
         harness={"loop": {"criteria": [{"kind": "completionMarker"}], "maxIterations": 0}},
     ) == [
         "name: is blank; write something",
         "model.model: required",
         "model.parameters: has the number inf, which JSON does not know",
-        "tools[2]: names the tool 'a' again; once is enough",
-        f"mcp_servers: {NO_SERVERS}",
+        "tools[2]: names 'a' again; once is enough",
+        f"mcp_servers[1]: is no name; {NO_SERVERS}",
         "harness.loop.criteria[0].marker: required by completionMarker",
         "harness.loop.maxIterations: is 0; must be 1 or more",
     ]
@@ -350,6 +352,91 @@ def test_text_of_a_value_shows_what_is_set_only():
     assert repr(LoopCriterion(**MARKER)) == "LoopCriterion(kind='completionMarker', marker='x')"
 
 
+# ── Every door raises the one error ──────────────────────────────────────────────────────────────
+
+LOOP = {"criteria": [MARKER], "maxIterations": 3, "onExhausted": "failRun"}
+SETTINGS = LoopSettings(
+    criteria=[LoopCriterion(**MARKER)], max_iterations=3, on_exhausted=LoopOutcome.FAIL_RUN
+)
+
+
+def test_every_door_gives_the_same_value():
+    assert LoopSettings.model_validate(LOOP) == SETTINGS
+    assert LoopSettings.model_validate(SETTINGS) == SETTINGS
+    for text in (json.dumps(LOOP), json.dumps(LOOP).encode(), bytearray(json.dumps(LOOP).encode())):
+        assert LoopSettings.model_validate_json(text) == SETTINGS
+    form = {"provider": "openai", "model": "gpt-5"}
+    assert ModelBinding.model_validate_strings(form) == binding()
+    counted = {"maximum_iterations_per_request": "3"}
+    assert HarnessSettings.model_validate_strings(counted) == HarnessSettings(
+        maximum_iterations_per_request=3
+    )
+
+
+def test_every_door_tells_all_problems_with_their_paths():
+    bad = {"criteria": [{"kind": "completionMarker"}], "maxIterations": 0}
+    said = [
+        "criteria[0].marker: required by completionMarker",
+        "maxIterations: is 0; must be 1 or more",
+    ]
+    with pytest.raises(DefinitionError) as caught:
+        LoopSettings.model_validate(bad)
+    assert [str(problem) for problem in caught.value.problems] == said
+    assert str(caught.value).splitlines() == [
+        "LoopSettings has 2 problems:",
+        *(f"  LoopSettings: {line}" for line in said),
+    ]
+    with pytest.raises(DefinitionError) as caught:
+        LoopSettings.model_validate_json(json.dumps(bad, indent=1))
+    assert [str(problem) for problem in caught.value.problems] == said
+    assert [problem.line for problem in caught.value.problems] == [3, 7]
+    with pytest.raises(DefinitionError, match="HarnessSettings: maximumIterationsPerRequest: is"):
+        HarnessSettings.model_validate_strings({"maximumIterationsPerRequest": "no"})
+
+
+@pytest.mark.parametrize("kind", [AgentDefinition, HarnessSettings, LoopSettings, LoopCriterion])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "this is no JSON: Expecting value"),
+        (b"\xff", "is no UTF-8 text"),
+        ("[1", "this is no JSON"),
+        ("3", "is 3; must be a mapping"),
+        ("[" * 100_000, "is nested more than 64 levels deep"),
+        ("#" * 2**21, "is larger than 1 MiB"),
+        ('{"a": NaN}', "NaN is no JSON number"),
+        ('{"kind": "\ud800"}', "half a character"),
+        (3, "is 3; give a JSON text"),
+        (None, "is None; give a JSON text"),
+    ],
+    ids=range(10),
+)
+def test_what_is_no_json_is_the_same_error(kind: Any, text: Any, said: str):
+    with pytest.raises(DefinitionError, match=said):
+        kind.model_validate_json(text)
+
+
+def test_a_key_given_twice_is_told_by_the_json_door_too():
+    with pytest.raises(DefinitionError, match="AgentDefinition:1:2: name: is given twice"):
+        AgentDefinition.model_validate_json(
+            '{"name": "a", "name": "b", "model": {"provider": "openai", "model": "m"}}'
+        )
+
+
+def test_inside_of_a_model_of_somebody_else_it_is_that_models_error():
+    """As FastAPI needs it, to answer a bad request with 422; the words and paths are the same."""
+
+    class Body(BaseModel):
+        loop: LoopSettings
+
+    assert Body.model_validate({"loop": LOOP}).loop == SETTINGS
+    with pytest.raises(ValidationError) as caught:
+        Body.model_validate({"loop": {"criteria": []}})
+    (details,) = caught.value.errors()
+    assert details["loc"] == ("loop", "criteria")
+    assert details["msg"].startswith("is empty; must have at least one criterion")
+
+
 # ── The error ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -366,11 +453,17 @@ def test_the_error_is_a_config_error_and_a_value_error_and_survives_pickling():
 
 def test_one_problem_is_one_line_and_several_have_a_line_each():
     one = Problem("a.b", "is wrong", 3, 4)
-    assert str(DefinitionError([one])) == "the definition: a.b: is wrong"
-    assert str(DefinitionError([one], "x.yaml")) == "x.yaml:3: a.b: is wrong"
-    assert str(DefinitionError([one, Problem("", "is odd")], "x.yaml")) == (
-        "x.yaml has 2 problems:\n  line 3: a.b: is wrong\n  is odd"
+    whole = Problem("", "is odd")
+    assert str(DefinitionError([whole])) == "the definition: is odd"
+    assert str(DefinitionError([one])) == "the definition:3:4: a.b: is wrong"
+    assert str(DefinitionError([one], "x.yaml")) == "x.yaml:3:4: a.b: is wrong"
+    assert str(DefinitionError([one, whole], "x.yaml")) == (
+        "x.yaml has 2 problems:\n  x.yaml:3:4: a.b: is wrong\n  x.yaml: is odd"
     )
+    assert str(DefinitionError([one, Problem("c", "is odd")])) == (
+        "the definition has 2 problems:\n  3:4: a.b: is wrong\n  c: is odd"
+    )
+    assert Problem("", "is no UTF-8", 2).in_line("x.yaml") == "x.yaml:2: is no UTF-8"
 
 
 def test_a_value_that_cannot_be_shown_is_named_by_its_type():

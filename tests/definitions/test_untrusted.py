@@ -127,6 +127,11 @@ ATTACKS: dict[str, dict[str, Any]] = {
     "a tool that is an import": {"name": "a", "model": MODEL, "tools": ["os.system"]},
     "a tool that is a file": {"name": "a", "model": MODEL, "tools": ["./evil.py", "file:///etc"]},
     "an MCP server": {"name": "a", "model": MODEL, "mcpServers": [{"command": "sh -c id"}]},
+    "an MCP server with a key": {
+        "name": "a",
+        "model": MODEL,
+        "mcpServers": [{"command": "sh", "env": {"KEY": "sk-evil"}}],
+    },
     "an MCP address": {"name": "a", "model": MODEL, "mcp_servers": ["http://169.254.169.254"]},
     "another address": with_parameters(base_url="http://evil.example/v1"),
     "another address by its other names": with_parameters(

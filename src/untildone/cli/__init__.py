@@ -25,7 +25,7 @@ def main() -> None:
     from untildone.cli.commands import cli
 
     try:
-        cli.main(prog_name="untildone")
+        cli.main(_arguments(), prog_name="untildone")
     except SystemExit as leaving:
         _leave(leaving.code)
         raise
@@ -37,6 +37,17 @@ def _show_what_can_be_shown() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")
+
+
+def _arguments() -> list[str]:
+    """What was typed, read as UTF-8 also where the locale (``LANG=C``) says otherwise."""
+    given = sys.argv[1:]
+    if os.name != "posix":
+        return given
+    return [
+        word if word.isascii() else os.fsencode(word).decode("utf-8", "surrogateescape")
+        for word in given
+    ]
 
 
 def _leave(status: object) -> None:

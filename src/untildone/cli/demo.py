@@ -78,6 +78,7 @@ async def _watched(work: Coroutine[Any, Any, None], view: DemoView, interrupts: 
     try:
         await task
     except asyncio.CancelledError:
+        interrupts.settle()
         view.stopped()
         return STATUS_OF[ExitReason.CANCELLED]
     finally:
@@ -144,7 +145,12 @@ class _Tries:
             case CriterionJudged():
                 reply = self.replies[-1]
                 problems = extraction.grounding_problems(self.example.sentence, reply)
-                self.shown.tried(event.at.iteration, _in_words(reply), problems)
+                self.shown.tried(
+                    event.at.iteration,
+                    _in_words(reply),
+                    problems,
+                    is_right=self.example.is_right(reply),
+                )
             case _:
                 return
 

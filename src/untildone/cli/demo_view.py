@@ -52,6 +52,10 @@ class DemoView:
         self._live: Live | None = None
         self._sentences = 0
         self._tries = 0
+        self._written = 0
+        self._waiting: dict[int, SentenceView] = {}
+        self._wrong_at_first: list[int] = []
+        self._wrong_at_last: list[int] = []
 
     def __enter__(self) -> Self:
         if self._console.is_terminal and not self._console.is_dumb_terminal:
@@ -110,7 +114,15 @@ class DemoView:
         return shown
 
     def sentence_ended(self, shown: SentenceView) -> None:
-        """A run is over, and its lines are written."""
+        """A run is over; its lines are written once those of all sentences before it are."""
+        if shown.marks and not shown.marks[0]:
+            self._wrong_at_first.append(shown.number)
+        if shown.marks and not shown.marks[-1]:
+            self._wrong_at_last.append(shown.number)
+        self._waiting[shown.number] = shown
+        while self._written + 1 in self._waiting:
+            self._written += 1
+            self._waiting.pop(self._written).write()
         moving = self._moving
         del moving.running[shown.number]
         moving.done += 1
@@ -125,22 +137,32 @@ class DemoView:
     def summed_up(self, tally: Tally, seconds: float) -> None:
         """What came of all of it, held against what is really in the sentences."""
         self._moving.running.clear()
+        for number in sorted(self._waiting):  # after one that was stopped or has failed
+            self._waiting.pop(number).write()
+        first, last = tally.right_at_first, tally.right_after_loop
         rows = [
-            ("right at the first try", f"{tally.right_at_first} of {tally.sentences}", "bold"),
+            (
+                "right at the first try",
+                f"{first} of {tally.sentences}",
+                "bold",
+                _wrong(self._wrong_at_first),
+            ),
             (
                 "right after the loop",
-                f"{tally.right_after_loop} of {tally.sentences}",
+                f"{last} of {tally.sentences}",
                 "bold green",
+                _wrong(self._wrong_at_last),
             ),
-            ("passed the check, but wrong", str(tally.passed_but_wrong), "red"),
-            (f"given up after {self._tries} tries", str(tally.never_passed), "yellow"),
-            ("model calls", str(tally.replies), ""),
-            ("tokens", f"{self._moving.tokens:,}", ""),
-            ("seconds", f"{seconds:.1f}", ""),
+            ("passed the check, but wrong", str(tally.passed_but_wrong), "red", ""),
+            (f"given up after {self._tries} tries", str(tally.never_passed), "yellow", ""),
+            ("model calls", str(tally.replies), "", ""),
+            ("tokens", f"{self._moving.tokens:,}", "", ""),
+            ("seconds", f"{seconds:.1f}", "", ""),
         ]
         self.line()
-        for name, value, style in rows:
-            self.line(f"{name:<30}{value:>9}", "" if value == "0" else style, indent=3)
+        for name, value, style, more in rows:
+            line = f"{name:<30}{value:>9}{more}"
+            self.line(line, "" if value == "0" else style, indent=3)
 
     # ── The turn loop ────────────────────────────────────────────────────────────────────────────
 
@@ -173,6 +195,8 @@ class SentenceView:
         self._view = view
         self._began = time.monotonic()
         self._lines: list[tuple[str, str]] = []
+        self.marks: list[bool] = []
+        """Whether each try is really right."""
         self.number = number
         self.text = text
         self.tokens = 0
@@ -186,31 +210,51 @@ class SentenceView:
         """A model call has cost something."""
         self.tokens += usage.input_tokens + usage.output_tokens
 
-    def tried(self, iteration: int, answer: str, problems: Sequence[str]) -> None:
-        """An iteration was judged; the problems are what the check said, if it refused."""
+    def tried(
+        self, iteration: int, answer: str, problems: Sequence[str], *, is_right: bool
+    ) -> None:
+        """An iteration was judged.
+
+        Args:
+            iteration: Which.
+            answer: What was answered.
+            problems: What the check said, if it refused.
+            is_right: Whether the answer is the true one, which the check does not know.
+        """
+        self.marks.append(is_right)
+        mark = "right" if is_right else "wrong"
         shown = f"try {iteration}  {in_short(answer, _LONGEST)}"
         if problems:
             said = one_line("; ".join(problems), _LONGEST)
-            self._lines.append((f"✗ {shown}  (refused: {said})", "yellow"))
+            self._lines.append((f"✗ {shown}  (refused: {said}; {mark})", "yellow"))
         else:
-            self._lines.append((f"✓ {shown}  (accepted)", "green"))
+            self._lines.append((f"✓ {shown}  (accepted; {mark})", "green" if is_right else "red"))
 
     def ended(self, result: AgentResult, mistake: str) -> None:
         """The run is over; ``mistake`` is what is really wrong with the answer, if anything."""
-        view = self._view
-        view.line(f"{self.number} {view.of_sentences}  {self.text}", "bold", indent=3)
-        for text, style in self._lines:
-            view.line(text, style, indent=5)
         facts = [
             _exit_in_words(result),
             counted(result.loop_iterations, "iteration"),
             counted(result.total_tokens, "token"),
             f"{time.monotonic() - self._began:.1f} s",
         ]
-        view.line(" · ".join(facts), "dim", indent=5)
+        self._lines.append((" · ".join(facts), "dim"))
         if mistake and result.exit_reason is ExitReason.CONVERGED:
-            view.line(f"! it passed the check and is wrong: {shown_text(mistake)}", "red", indent=5)
-        view.sentence_ended(self)
+            text = f"! it passed the check and is wrong: {shown_text(mistake)}"
+            self._lines.append((text, "red"))
+        self._view.sentence_ended(self)
+
+    def write(self) -> None:
+        """Writes its lasting lines."""
+        view = self._view
+        view.line(f"{self.number} {view.of_sentences}  {self.text}", "bold", indent=3)
+        for text, style in self._lines:
+            view.line(text, style, indent=5)
+
+
+def _wrong(numbers: Sequence[int]) -> str:
+    """Which sentences are wrong."""
+    return f"   wrong: {', '.join(map(str, sorted(numbers)))}" if numbers else ""
 
 
 @dataclass(slots=True)

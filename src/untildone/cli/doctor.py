@@ -10,8 +10,9 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from http.client import HTTPException
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -22,16 +23,27 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 
 from untildone import __version__
 from untildone.domain.errors import ConfigError
-from untildone.models.local import local_weights
-from untildone.models.providers import PROVIDERS, Provider, resolve_model
+from untildone.models.local import install_command, local_weights
+from untildone.models.providers import (
+    PROVIDERS,
+    Provider,
+    key_variable_of,
+    provider_of,
+    resolve_model,
+)
 
 TIMEOUT_S: Final = 3.0
 """How long a provider has to answer."""
 
+MODEL_VARIABLE: Final = "UNTILDONE_MODEL"
+"""The environment variable of the default model."""
+
+_LOCAL: Final = "smollm2"
 _MOST_BYTES: Final = 1_000_000
 _MOST_NAMES: Final = 4
 _REFUSED: Final = (401, 403)
 _SUCCESS: Final = range(200, 300)
+_FAULTS: Final = range(500, 600)
 _ANTHROPIC_VERSION: Final = "2023-06-01"
 
 State = Literal["ok", "missing", "problem"]
@@ -46,30 +58,46 @@ class Finding:
         state: ``missing`` is nothing wrong: it is not set up.
         text: What was found, and what to do.
         is_model: Whether it is a way to reach a model.
+        models: The names that a server lists, where it was asked.
     """
 
     name: str
     state: State
     text: str
     is_model: bool = False
+    models: tuple[str, ...] = ()
 
 
 def examine(*, offline: bool = False) -> list[tuple[str, list[Finding]]]:
     """All findings by section."""
+    servers = _probed(_servers(), offline=offline)
+    clouds = _probed(_clouds(), offline=offline)
+    asked = {} if offline else {finding.name: finding for finding in (*servers, *clouds)}
     return [
         (f"untildone {__version__}", _installation()),
-        ("Default model", _default_model()),
+        ("Default model", [_default_model(asked)]),
         ("A model on this machine", [_local()]),
-        ("Servers on this machine", _probed(_servers(), offline=offline)),
-        ("Providers", _probed(_clouds(), offline=offline)),
+        ("Servers on this machine", servers),
+        ("Providers", clouds),
     ]
 
 
-def is_usable(sections: Iterable[tuple[str, list[Finding]]]) -> bool:
-    """Whether there is any model that could be run."""
-    return any(
-        finding.is_model and finding.state == "ok" for _, found in sections for finding in found
-    )
+def unusable(sections: Iterable[tuple[str, list[Finding]]]) -> str:
+    """Why a run without ``--model`` cannot work, with the next step; ``""`` where it can.
+
+    Without a default model it has to be given to each run: then any model that can be run will do.
+    """
+    findings = [finding for _, found in sections for finding in found]
+    usable = [finding.name for finding in findings if finding.is_model and finding.state == "ok"]
+    if not usable:
+        local = install_command(_LOCAL) or f"--model local/{_LOCAL}"
+        return f"no model can be run yet; the shortest ways: {local}, or export OPENAI_API_KEY=…"
+    if any(each.name == MODEL_VARIABLE and each.state == "problem" for each in findings):
+        return (
+            f"the default model cannot be run: do what its line says, or set {MODEL_VARIABLE} to a"
+            f" model of {', '.join(usable)}"
+        )
+    return ""
 
 
 def _installation() -> list[Finding]:
@@ -96,21 +124,39 @@ def _package(name: str, needed: str = "pip install 'untildone[cli]'") -> Finding
         return Finding(name, "problem", f"not installed: {needed}")
 
 
-def _default_model() -> list[Finding]:
-    model = os.environ.get("UNTILDONE_MODEL", "")
+def _default_model(asked: Mapping[str, Finding]) -> Finding:
+    """What is wrong with the default model, held against what its provider has answered."""
+    model = os.environ.get(MODEL_VARIABLE, "").strip()
     if not model:
-        return [Finding("UNTILDONE_MODEL", "missing", "not set: give --model to each run")]
+        return Finding(MODEL_VARIABLE, "missing", "not set: give --model to each run")
     try:
         resolve_model(model)
     except ConfigError as error:
-        return [Finding("UNTILDONE_MODEL", "problem", str(error))]
-    return [Finding("UNTILDONE_MODEL", "ok", model)]
+        return Finding(MODEL_VARIABLE, "problem", str(error))
+    provider = provider_of(model)
+    answer = None if provider is None else asked.get(provider.name)
+    if provider is None or answer is None:
+        return Finding(MODEL_VARIABLE, "ok", model)
+    if answer.state == "missing":
+        return Finding(MODEL_VARIABLE, "problem", f"{model}: {answer.text}; {provider.advice}")
+    if answer.state == "problem":
+        return Finding(MODEL_VARIABLE, "problem", f"{model}: {answer.text}")
+    return Finding(MODEL_VARIABLE, "ok", f"{model}{_not_listed(model, answer.models)}")
+
+
+def _not_listed(model: str, listed: Sequence[str]) -> str:
+    """That a server does not list a model: lists are not always whole, so it is no fault."""
+    name = model.partition("/")[2].strip()
+    if not listed or name in listed or f"{name}:latest" in listed:
+        return ""
+    near = get_close_matches(name, listed, n=_MOST_NAMES, cutoff=0.4) or listed[:_MOST_NAMES]
+    return f", which is not in the provider's list; there are {', '.join(near)}"
 
 
 def _local() -> Finding:
-    name = "local/smollm2"
+    name = f"local/{_LOCAL}"
     try:
-        weights = local_weights("smollm2")
+        weights = local_weights(_LOCAL)
     except ConfigError as error:
         return Finding(name, "missing", str(error), is_model=True)
     size = weights.stat().st_size / 1e6
@@ -159,7 +205,7 @@ def _too_slow(provider: Provider) -> Finding:
 def _examined(provider: Provider, *, offline: bool) -> Finding:
     if provider.wire == "litellm":
         return _litellm(provider)
-    key_variable = next(filter(_is_set, provider.key_variables), None)
+    key_variable = key_variable_of(provider)
     try:
         model = resolve_model(f"{provider.name}/any")
     except ConfigError as error:
@@ -184,7 +230,8 @@ def _litellm(provider: Provider) -> Finding:
     if find_spec("litellm") is None:
         text = "for 100 more providers: pip install 'untildone[litellm]'"
         return Finding(provider.name, "missing", text, is_model=True)
-    return Finding(provider.name, "ok", f"litellm {_version('litellm')}", is_model=True)
+    text = f"litellm {_version('litellm')}; it finds the keys of its providers itself"
+    return Finding(provider.name, "ok", text)
 
 
 def _asked(provider: Provider, address: str, key: str | None, where: str) -> Finding:
@@ -196,11 +243,20 @@ def _asked(provider: Provider, address: str, key: str | None, where: str) -> Fin
         return Finding(name, "problem", f"{where}: {answer}; {provider.advice}", is_model=True)
     if status in _REFUSED:
         variables = " or ".join(provider.key_variables)
-        text = f"{where}: the key is refused (status {status}); check {variables}"
-        return Finding(name, "problem", text, is_model=True)
+        text = f"the key is refused (status {status}); check {variables}"
+        if key is None:
+            text = f"no key was sent, and it wants one (status {status}); set {variables}"
+        return Finding(name, "problem", f"{where}: {text}", is_model=True)
     if status in _SUCCESS:
-        return Finding(name, "ok", f"{where}: {_models_in(answer)}", is_model=True)
-    return Finding(name, "ok", f"{where}: answers with status {status}", is_model=True)
+        models = _models_in(answer)
+        return Finding(
+            name, "ok", f"{where}: {_listed(models)}", is_model=True, models=models or ()
+        )
+    text = f"{where}: answers with status {status}"
+    if status in _FAULTS:
+        text = f"{text}: the fault is the provider's; try again later"
+        return Finding(name, "problem", text, is_model=True)
+    return Finding(name, "ok", text, is_model=True)
 
 
 def _is_optional(provider: Provider, address: str) -> bool:
@@ -252,12 +308,17 @@ def _reason(error: object) -> str:
     return " ".join(str(text).split())[:120]
 
 
-def _models_in(body: str) -> str:
-    """How many models an answer lists, and some of their names."""
+def _models_in(body: str) -> tuple[str, ...] | None:
+    """The names that an answer lists; None where it is no list."""
     try:
-        listed = json.loads(body)["data"]
-        names = [str(model["id"]) for model in listed]
+        return tuple(str(model["id"]) for model in json.loads(body)["data"])
     except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _listed(names: tuple[str, ...] | None) -> str:
+    """How many models a server lists, and some of their names."""
+    if names is None:
         return "answers"
     if not names:
         return "answers, and serves no model yet"

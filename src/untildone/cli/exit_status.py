@@ -36,7 +36,7 @@ def status_table() -> list[tuple[int, str, str]]:
     """All statuses in order: the number, its name, and what it means."""
     rows = [(status, reason.value, reason.in_words) for reason, status in STATUS_OF.items()]
     rows += [
-        (USAGE, "usage", "the command, a file or the configuration must be changed; nothing ran"),
+        (USAGE, "usage", "the command, a file or a setting must be changed; nothing ran"),
         (READER_LEFT, "reader left", "the reader of the output went away"),
         (TERMINATED, "terminated", "the process was asked to end"),
     ]

@@ -9,11 +9,27 @@ from typing import IO, Any, Final
 import click
 
 from untildone.cli.exit_status import STATUS_OF, USAGE
-from untildone.domain.errors import ConfigError, UntildoneError, describe
+from untildone.domain.errors import (
+    BadReplyError,
+    ConfigError,
+    ConnectionFailedError,
+    ModelTimeoutError,
+    RateLimitError,
+    ServerError,
+    UntildoneError,
+    describe,
+)
 from untildone.domain.exits import ExitReason
 
 DEBUG_VARIABLE: Final = "UNTILDONE_DEBUG"
 _LONGEST: Final = 2000
+_PASSING: Final = (
+    BadReplyError,
+    ConnectionFailedError,
+    ModelTimeoutError,
+    RateLimitError,
+    ServerError,
+)
 
 
 class Failure(click.ClickException):
@@ -42,9 +58,15 @@ def show_trace(error: BaseException) -> None:
 
 
 def in_words(error: BaseException) -> str:
-    """The text of an exception on one line: of ours the text alone, of others with the type."""
+    """The text of an exception on one line: of ours the text alone, of others with the type.
+
+    Where trying again may help, it says how often that was done and what else there is.
+    """
     if isinstance(error, UntildoneError) and str(error):
         text = str(error)
+        if isinstance(error, _PASSING):
+            notes: list[str] = getattr(error, "__notes__", [])
+            text = f"{text} ({', '.join([*notes, '--model takes another model'])})"
     else:
         text = f"{describe(error)} (set {DEBUG_VARIABLE}=1 to see where)"
     text = " ".join(text.split())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from untildone.cli.exit_status import STATUS_OF
-from untildone.domain.errors import LoopConvergedError, partial_result
+from untildone.cli.exit_status import STATUS_OF, USAGE
+from untildone.domain.errors import ConfigError, LoopConvergedError, partial_result
 from untildone.domain.exits import ExitReason
 from untildone.domain.results import AgentResult
 
@@ -30,6 +30,9 @@ class Outcome:
     @property
     def status(self) -> int:
         """The exit status of the command."""
+        nothing_ran = self.result is None or not self.result.turns
+        if isinstance(self.error, ConfigError) and nothing_ran:
+            return USAGE
         return STATUS_OF[self.reason]
 
     @property

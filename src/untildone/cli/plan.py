@@ -31,6 +31,7 @@ class RunOptions:
     judge_model: str | None = None
     max_iterations: int | None = None
     max_turns: int | None = None
+    max_tokens: int | None = None
     fresh: bool = False
 
 
@@ -60,6 +61,7 @@ def plan_run(options: RunOptions) -> Plan:
         agent,
         tools=[*agent.tools, *_added_tools(options)],
         max_turns=options.max_turns or agent.max_turns,
+        max_tokens=options.max_tokens or agent.max_tokens,
         system_prompt=_told(agent.system_prompt, untils),
         loop_config=_loop(agent.loop_config, untils, options),
     )

@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from untildone.cli.exit_status import READER_LEFT, TERMINATED
 from untildone.cli.failures import show_trace
@@ -23,6 +23,8 @@ from untildone.domain.log import LogEvent
 from untildone.run import aclose, run_agent
 
 _log = logging.getLogger("untildone")
+_TOLD_BY_EVENTS: Final = ("judging", "ai_judge")
+"""The modules whose warnings say what the events say too, which the views show."""
 
 
 def run_plan(plan: Plan, task: str, view: View) -> int:
@@ -30,6 +32,7 @@ def run_plan(plan: Plan, task: str, view: View) -> int:
     with Interrupts(view.say) as interrupts, _warnings_shown_by(view):
         try:
             outcome = asyncio.run(_run(plan, task, view, interrupts))
+            interrupts.settle()
             view.ended(outcome)
         except BrokenPipeError:
             _forget_stdout()
@@ -79,6 +82,8 @@ class _WarningLines(logging.Handler):
         self._view = view
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.module in _TOLD_BY_EVENTS:
+            return
         self._view.say(f"warning: {record.getMessage()}")
 
 

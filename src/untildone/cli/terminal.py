@@ -10,20 +10,24 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from untildone.agent import criterion_name
 from untildone.cli.outcome import Outcome
 from untildone.cli.plan import Plan
 from untildone.cli.text import counted, in_short, one_line, shown_call, shown_text
-from untildone.cli.view import ending_in_words, write_answer
+from untildone.cli.until import shown_condition
+from untildone.cli.view import cut_in_words, ending_in_words, write_answer
 from untildone.domain.exits import ExitReason
 from untildone.domain.log import (
     AgentRunEnded,
     CriterionJudged,
     Graded,
+    IterationEnded,
     IterationStarted,
     LogEvent,
     ModelCallReplied,
     ModelCallStarted,
     Nudged,
+    Purpose,
 )
 from untildone.domain.stream import EventType, StreamEvent
 
@@ -40,7 +44,8 @@ class TerminalView:
         self._status = _Status()
         self._live: Live | None = None
         self._ceiling = 0
-        self._checks: list[str] = []
+        self._last_purpose: Purpose = "worker"
+        self._unread = ""
 
     def started(self, plan: Plan) -> None:
         """Says what is run, and until when."""
@@ -48,8 +53,8 @@ class TerminalView:
         model = agent.model if isinstance(agent.model, str) else agent.model.name
         if loop is not None:
             self._ceiling = loop.max_iterations
-        until = " and ".join(until.shown for until in plan.untils)
-        self._line(f"{model}{f' · until {until}' if until else ''}", "bold")
+        until = " and ".join(_conditions(plan))
+        self._line(one_line(f"{model}{f' · until {until}' if until else ''}", 300), "bold")
         if self._console.is_terminal and not self._console.is_dumb_terminal:
             self._live = Live(
                 self._status,
@@ -78,6 +83,8 @@ class TerminalView:
         mark, style = ("✓", "bold green") if outcome.is_done else ("✗", "bold red")
         if outcome.reason is ExitReason.CANCELLED:
             mark, style = "■", "bold yellow"
+        elif outcome.is_done and cut_in_words(outcome):
+            mark, style = "!", "bold yellow"
         write_answer(outcome.text)
         self._line(f"{mark} {ending_in_words(outcome)}", style)
 
@@ -118,19 +125,33 @@ class TerminalView:
                 self._status.begin_call(event.purpose, event.at.turn)
             case ModelCallReplied():
                 self._status.tokens += event.usage.input_tokens + event.usage.output_tokens
+                self._replied(event)
             case Nudged():
                 self._line(f"  ! nudged: {one_line(event.evidence, self._width)}", "yellow")
-            case AgentRunEnded() if event.reason is not ExitReason.SATISFIED and self._ceiling:
-                self._line(f"  ! {event.reason.value}: {event.reason.in_words}", "yellow")
+            case AgentRunEnded() if self._ceiling:
+                self._status.begin_call("checking", 0)
+                if event.reason is not ExitReason.SATISFIED:
+                    self._line(f"  ! {event.reason.value}: {event.reason.in_words}", "yellow")
             case CriterionJudged():
                 self._judged(event.name, event.feedback, satisfied=event.satisfied)
+            case IterationEnded() if event.failed_criterion is not None:
+                self._line(f"  ✗ {event.failed_criterion}: it failed", "red")  # why: the last line
             case Graded():
                 feedback = "\n".join([*event.issues, event.suggestion])
                 self._judged(f"score {event.score:.2f}", feedback, satisfied=event.converged)
             case _:
                 return
 
+    def _replied(self, event: ModelCallReplied) -> None:
+        """Shows the beginning of a draft; keeps what a judge said whose first reply was no verdict."""
+        asked_again = event.purpose == "repair" and self._last_purpose == "judge"
+        self._unread = event.message.text if asked_again else ""
+        self._last_purpose = event.purpose
+        if event.purpose == "worker" and self._ceiling and not event.message.tool_calls:
+            self._line(f"  » {in_short(event.message.text, self._width - 2)}")
+
     def _judged(self, name: str, feedback: str | None, *, satisfied: bool) -> None:
+        unread, self._unread = self._unread, ""
         if satisfied:
             self._line(f"  ✓ {name}", "green")
             return
@@ -138,6 +159,8 @@ class TerminalView:
         lines = shown_text(feedback or "").strip().splitlines()
         if len(lines) > _FEEDBACK_LINES:
             lines = [lines[0], "…", *lines[2 - _FEEDBACK_LINES :]]
+        if unread:
+            lines.append(f"The judge said: {in_short(unread, self._width - 18)}")
         for line in lines:
             self._line(f"    {line}", "dim")
 
@@ -147,6 +170,21 @@ class TerminalView:
     @property
     def _width(self) -> int:
         return max(40, self._console.width - 4) if self._console.is_terminal else 200
+
+
+def _conditions(plan: Plan) -> list[str]:
+    """What has to hold before the work is done, whoever has asked for it."""
+    loop = plan.agent.loop_config
+    if loop is None:
+        return []
+    named = {id(until.criterion): until.shown for until in plan.untils if until.shown}
+    shown = [named.get(id(each)) or shown_condition(each) for each in loop.criteria]
+    if loop.verifier is not None:
+        threshold = getattr(loop.verifier, "threshold", None)
+        shown.insert(0, "the score passes" if threshold is None else f"score {threshold:g}")
+    if loop.convergence_fn is not None:
+        shown.insert(0, criterion_name(loop.convergence_fn))
+    return shown
 
 
 class _Status:

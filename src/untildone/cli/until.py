@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Mapping
@@ -10,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from untildone.agent import criterion_name
 from untildone.criteria import AiJudge, Command, CompletionMarker, JsonSchema, Regex
+from untildone.criteria.linear_regex import LinearRegex
 from untildone.domain.errors import ConfigError
 
 FORMS: Final = "marker:TEXT, command:CMD, schema:FILE, judge:TEXT or regex:PATTERN"
@@ -23,12 +26,12 @@ class Until:
     Attributes:
         criterion: What judges.
         told: What the agent is told of it before it begins.
-        shown: How progress names it.
+        shown: How progress names it, where the criterion itself does not tell.
     """
 
     criterion: Any
     told: str
-    shown: str
+    shown: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,23 @@ def read_until(text: str, around: Surroundings) -> Until:
     return read(rest, around)
 
 
+def shown_condition(criterion: Any) -> str:
+    """How progress names a criterion, also one of an agent's or a definition's own loop."""
+    match criterion:
+        case CompletionMarker():
+            return f"marker {criterion.marker!r}"
+        case Command():
+            return f"command `{criterion.shown}`"
+        case AiJudge():
+            return f"judge {'; '.join(criterion.criteria)!r}"
+        case Regex():
+            return f"regex {criterion.pattern.pattern!r}"
+        case LinearRegex():
+            return f"regex {criterion.pattern!r}"
+        case _:
+            return criterion_name(criterion)
+
+
 def unknown_program(until: Until) -> str | None:
     """The name of the program of a plain command that is nowhere to be found."""
     criterion = until.criterion
@@ -85,7 +105,6 @@ def _marker(text: str, _around: Surroundings) -> Until:
         criterion=CompletionMarker(text),
         told=f"Your answer must contain {text!r}: write it once all of the task is done, not"
         " before.",
-        shown=f"marker {text!r}",
     )
 
 
@@ -94,7 +113,6 @@ def _command(text: str, around: Surroundings) -> Until:
     return Until(
         criterion=criterion,
         told=f"The command `{text}` must exit with status 0. It is run for you.",
-        shown=f"command `{text}`",
     )
 
 
@@ -108,9 +126,14 @@ def _schema(text: str, _around: Surroundings) -> Until:
         ) from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"--until schema:{text}: the file is no JSON: {error}") from error
+    try:
+        criterion = JsonSchema(schema)
+    except ConfigError as error:
+        said = str(error).replace("JsonSchema.schema is", "the file is")
+        raise ConfigError(f"--until schema:{text}: {said}") from error
     told = "Your answer must be JSON, and nothing else, that fits this JSON Schema:\n"
     return Until(
-        criterion=JsonSchema(schema),
+        criterion=criterion,
         told=told + json.dumps(schema, ensure_ascii=False),
         shown=f"schema {path.name}",
     )
@@ -120,15 +143,17 @@ def _judge(text: str, around: Surroundings) -> Until:
     return Until(
         criterion=AiJudge(text, model=around.judge_model),
         told=f"A judge must find that this holds: {text}",
-        shown=f"judge {text!r}",
     )
 
 
 def _regex(text: str, _around: Surroundings) -> Until:
+    try:
+        re.compile(text)
+    except (re.error, RecursionError) as error:
+        raise ConfigError(f"--until regex:{text}: no regular expression: {error}") from error
     return Until(
         criterion=Regex(text),
         told=f"Your answer must match the regular expression {text!r}.",
-        shown=f"regex {text!r}",
     )
 
 

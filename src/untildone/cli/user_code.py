@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from untildone.agent import Agent
+from untildone.assembly import collect
 from untildone.domain.errors import ConfigError, describe
 from untildone.tools.decorator import OPTIONS_MARK
 
@@ -42,7 +43,7 @@ def load_tools(file: str) -> list[Any]:
     """The tools of a file: its list ``TOOLS``, else the functions in it marked with ``@tool``.
 
     Raises:
-        ConfigError: There is no such file, it fails, or it has no tools.
+        ConfigError: There is no such file, it fails, or something in it is no tool.
     """
     module = _loaded(Path(file), f"--tools {file}")
     listed = getattr(module, "TOOLS", None)
@@ -55,6 +56,11 @@ def load_tools(file: str) -> list[Any]:
             f"--tools {file}: no tools in it; put @tool (from untildone import tool) above the"
             " functions that the model may call, or list them: TOOLS = [search]"
         )
+    try:
+        for tool in collect([*listed]).values():
+            _ = tool.spec  # made on first use: a function that cannot be a tool is told of here
+    except ConfigError as error:
+        raise ConfigError(f"--tools {file}: {error}") from error
     return [*listed]
 
 
@@ -94,15 +100,17 @@ def _loaded(path: Path, option: str) -> ModuleType:
     except BaseException as error:
         del sys.modules[name]
         raise ConfigError(
-            f"{option}: the file could not be imported: {describe(error)}{_place(error, path)}"
+            f"{option}: the file could not be imported: {_told(error, path)}"
         ) from error
     return module
 
 
-def _place(error: BaseException, path: Path) -> str:
-    """The last line of the user's file that had a part in it."""
+def _told(error: BaseException, path: Path) -> str:
+    """What went wrong, with the last line of the user's file that had a part in it."""
     if isinstance(error, SyntaxError) and error.lineno is not None:
-        return f" (line {error.lineno})" if error.filename == str(path) else ""
+        # Its own text names file and line already, but not the folder of another file.
+        where = "" if error.filename == str(path) else f"{error.filename}, "
+        return f"{type(error).__name__}: {error.msg} ({where}line {error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
-    return f" (line {lines[-1]})" if lines else ""
+    return f"{describe(error)} (line {lines[-1]})" if lines else describe(error)

@@ -34,7 +34,7 @@ class View(Protocol):
         ...
 
     def say(self, line: str) -> None:
-        """Tells the person something that is no event; may be called from a signal handler."""
+        """Tells the person something that is no event; may be called from another thread."""
         ...
 
     def ended(self, outcome: Outcome) -> None:
@@ -47,7 +47,7 @@ class View(Protocol):
 
 
 class QuietView:
-    """The answer, and one line on stderr where the work is not done."""
+    """The answer, and one line on stderr where the work is not done or the answer was cut."""
 
     def started(self, plan: Plan) -> None:
         """Shows nothing."""
@@ -61,8 +61,9 @@ class QuietView:
     def ended(self, outcome: Outcome) -> None:
         """Writes the answer."""
         write_answer(outcome.text)
-        if not outcome.is_done:
-            sys.stderr.write(f"{ending_in_words(outcome)}\n")
+        words = cut_in_words(outcome) if outcome.is_done else ending_in_words(outcome)
+        if words:
+            sys.stderr.write(f"{words}\n")
 
     def close(self) -> None:
         """Has nothing to close."""
@@ -101,7 +102,11 @@ class JsonView:
         }
         result = outcome.result
         if result is not None:
-            line |= {"best_iteration": result.best_iteration, "error": result.error}
+            line |= {
+                "best_iteration": result.best_iteration,
+                "error": result.error,
+                "finish_reason": result.finish_reason,
+            }
         _write_line(line)
         cause = cause_in_words(outcome)
         if cause:
@@ -126,14 +131,28 @@ def write_answer(text: str) -> None:
 
 
 def ending_in_words(outcome: Outcome) -> str:
-    """Why the run ended with its facts; on a second line what failed, where something did."""
+    """Why the run ended with its facts; on further lines what failed and what was cut."""
     reason = outcome.reason
     parts = [f"{reason.value}: {reason.in_words}"]
     if outcome.result is not None:
         parts += _facts(outcome.result)
     parts.append(f"{outcome.seconds:.1f} s")
-    cause = cause_in_words(outcome)
-    return " · ".join(parts) + (f"\n  {cause}" if cause else "")
+    more = [text for text in (cause_in_words(outcome), cut_in_words(outcome)) if text]
+    return "\n  ".join([" · ".join(parts), *more])
+
+
+_CUT: Final = {
+    "length": "the reply was cut at its token limit: give a larger --max-tokens, or another model"
+    " with --model",
+    "content_filter": "the provider's content filter cut the reply: change the task, or give"
+    " another model with --model",
+}
+
+
+def cut_in_words(outcome: Outcome) -> str:
+    """That the reply is not whole, and what to do; ``""`` where it is."""
+    reason = outcome.result.finish_reason if outcome.result is not None else None
+    return _CUT.get(reason or "", "")
 
 
 def cause_in_words(outcome: Outcome) -> str:
@@ -150,11 +169,25 @@ def _facts(result: AgentResult) -> list[str]:
     facts: list[str] = []
     if result.loop_iterations:
         facts.append(counted(result.loop_iterations, "iteration"))
-    if result.best_iteration and result.exit_reason is not ExitReason.CONVERGED:
+    if result.scores and result.exit_reason is not ExitReason.CONVERGED:
         facts.append(f"best so far: iteration {result.best_iteration}")
-    facts.append(counted(result.turns, "turn"))
-    unknown = " or more" if result.unknown_usage_calls else ""
-    facts.append(counted(result.total_tokens, "token") + unknown)
-    if result.finish_reason in ("length", "content_filter"):
-        facts.append(f"the last reply was cut ({result.finish_reason})")
+    facts += [counted(result.turns, "turn"), _tokens(result)]
+    option = None if result.exit_reason is None else _MORE.get(result.exit_reason)
+    if option is not None:
+        facts.append(f"{option} allows more")
+    if not result.text and result.turns:
+        facts.append("the answer is empty")
     return facts
+
+
+_MORE: Final = {
+    ExitReason.MAX_ITERATIONS: "--max-iterations",
+    ExitReason.MAX_TURNS: "--max-turns",
+}
+
+
+def _tokens(result: AgentResult) -> str:
+    if not result.unknown_usage_calls:
+        return counted(result.total_tokens, "token")
+    known = result.total_tokens
+    return f"{counted(known, 'token')} or more" if known else "tokens unknown"

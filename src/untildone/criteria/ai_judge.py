@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -11,7 +12,7 @@ from untildone.domain.errors import ConfigError, GradingError
 from untildone.domain.grading import CriterionContext, CriterionVerdict
 from untildone.domain.messages import Message
 from untildone.models.asking import ask_twice, reached
-from untildone.policy.framing import framed
+from untildone.policy.framing import frame, framed
 from untildone.policy.json_reply import read_json_object
 from untildone.ports import Model
 
@@ -88,25 +89,30 @@ class AiJudge:
         """
         verdict = await _ask(self._judge(ctx.model), self._messages(ctx))
         if verdict is None:
-            return CriterionVerdict(satisfied=False)
+            return CriterionVerdict(False, self._unclear(), undecided=True)
         if verdict.answered:
             return CriterionVerdict(satisfied=True)
-        reasoning = verdict.reasoning.strip() or f"These must all hold: {'; '.join(self.criteria)}"
+        reasoning = verdict.reasoning.strip() or self._all_of_them()
         return CriterionVerdict(
             satisfied=False,
             feedback=f"A judge did not accept the answer yet. {reasoning}\n"
             "Give your complete, improved answer.",
         )
 
+    def _unclear(self) -> str:
+        return (
+            "The judge's reply was unclear, so the answer is not accepted yet."
+            f" {self._all_of_them()}\nGive your complete answer, improved where it falls short."
+        )
+
+    def _all_of_them(self) -> str:
+        return f"These must all hold: {'; '.join(self.criteria)}"
+
     def _messages(self, ctx: CriterionContext) -> list[Message]:
         listed = "\n".join(f"- {criterion}" for criterion in self.criteria)
         system = f"{self.instructions}\n\nThe criteria, all of which must be met:\n{listed}"
         answer = f"The answer to judge:\n{framed('answer', ctx.result.text)}"
-        request = _request_of(ctx)
-        if isinstance(request, str):
-            content: Any = f"{request}\n\n{answer}"
-        else:
-            content = [*request, {"type": "text", "text": answer}]
+        content = _with_request(ctx, answer)
         return [Message("system", f"{system}\n\n{_RULES}"), Message("user", content)]
 
     def _judge(self, default: Any) -> Model:
@@ -129,20 +135,24 @@ def _checked(criteria: object) -> tuple[str, ...]:
     )
 
 
-def _request_of(ctx: CriterionContext) -> str | list[dict[str, Any]]:
-    """The request as the judge gets it; content parts such as images as they are."""
+def _with_request(ctx: CriterionContext, answer: str) -> str | list[dict[str, Any]]:
+    """The request, then the answer; content parts such as images as they are, in one frame."""
     last = max(
         (index for index, message in enumerate(ctx.original) if message.role == "user"),
         default=None,
     )
     earlier = _transcript(ctx.original if last is None else ctx.original[:last])
     before = f"What was said before:\n{framed('conversation', earlier)}\n\n" if earlier else ""
-    content = None if last is None else ctx.original[last].content
-    if not isinstance(content, list):
-        text = ctx.query if content is None else content
-        return f"{before}The request:\n{framed('request', text)}"
-    parts = ctx.original_messages[last or 0]["content"]
-    return [{"type": "text", "text": f"{before}The request:"}, *parts]
+    message = None if last is None else ctx.original[last]
+    if message is None or not isinstance(message.content, list):
+        text = ctx.query if message is None or message.content is None else message.content
+        return f"{before}The request:\n{framed('request', text)}\n\n{answer}"
+    opening, closing = frame("request", message.text)
+    return [
+        {"type": "text", "text": f"{before}The request:\n{opening}"},
+        *message.to_dict()["content"],
+        {"type": "text", "text": f"{closing}\n\n{answer}"},
+    ]
 
 
 def _transcript(messages: Sequence[Message]) -> str:
@@ -172,18 +182,38 @@ async def _ask(judge: Model, messages: list[Message]) -> _Verdict | None:
 
 
 def _read(text: str) -> _Verdict:
-    """A verdict out of a reply: the JSON object, else the one marker that is in it."""
+    """A verdict out of a reply: the JSON object, else the marker on a last line of its own.
+
+    What accepts must end the reply: in the middle of prose it may be a quotation, such as of a
+    verdict that the answer brought with it.
+    """
     try:
         fields = read_json_object(text)
     except GradingError:
-        is_done, is_more = _DONE in text, _MORE in text
-        if is_done is is_more:
+        is_done = _marker_alone(text)
+        if is_done is None or '"answered"' in text:
             raise
-        reasoning = text.replace(_DONE, "").replace(_MORE, "").strip()
-        return _Verdict(is_done, reasoning)
+        lines = text.rstrip().rpartition("\n")
+        return _Verdict(is_done, lines[0].strip())
     answered = fields.get("answered")
     if not isinstance(answered, bool):
         raise GradingError(f"answered is {answered!r:.80}; it must be true or false")
-    if (_MORE if answered else _DONE) in text:
+    other = _MORE if answered else _DONE
+    if any(_plain(line) == other for line in text.splitlines()):
         raise GradingError("the JSON object and the marker in it say different things")
+    if answered and not text.rstrip("` \n").endswith("}"):
+        raise GradingError("more text follows the JSON object; give it alone")
     return _Verdict(answered, str(fields.get("reasoning") or ""))
+
+
+def _marker_alone(text: str) -> bool | None:
+    """True for ``VERDICT: DONE`` on the last line, False for its counterpart; None: unclear."""
+    if _DONE in text and _MORE in text:
+        return None
+    last = _plain(text.rstrip().rpartition("\n")[2])
+    return {_DONE: True, _MORE: False}.get(last)
+
+
+def _plain(line: str) -> str:
+    """A line without emphasis, backticks and the full stop after it."""
+    return re.sub(r"[*_`]", "", line).strip(" \t\r#.!")

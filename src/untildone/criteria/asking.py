@@ -34,7 +34,8 @@ async def ask(criterion: Any, ctx: CriterionContext, *, index: int = 0) -> Crite
     while not isinstance(answer, bool | CriterionVerdict) and inspect.isawaitable(answer):
         answer = await answer
     said = judged(_NOWHERE, index, criterion_name(criterion), answer)
-    return CriterionVerdict(said.satisfied, said.feedback, said.messages)
+    undecided = isinstance(answer, CriterionVerdict) and answer.undecided is True
+    return CriterionVerdict(said.satisfied, said.feedback, said.messages, undecided)
 
 
 async def ask_grader(grader: Grader, ctx: CriterionContext) -> CriterionVerdict:

@@ -7,10 +7,11 @@ import os
 import re
 import shlex
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
+from urllib.parse import unquote
 
 from untildone.domain.bounds import check_count, check_number
 from untildone.domain.errors import ConfigError, GradingError
@@ -21,7 +22,14 @@ _LATE_OUTPUT_S: Final = 0.5
 _REAPING_S: Final = 5.0
 _SHORTEST_SECRET: Final = 8
 _LONGEST_SHOWN: Final = 200
-_SECRET_NAME: Final = re.compile(r"(?i)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
+# Not PATH, PWD, OLDPWD, SSH_ASKPASS: where something is, is no secret.
+_SECRET_NAME: Final = re.compile(
+    r"(?i)(?:KEYS?|KEY_ID|TOKENS?|SECRETS?|CREDENTIALS?|(?<!ASK)PASS|(?!^)(?<!^OLD)PWD)$"
+    r"|(?:^|_)(?:TOKEN|SECRET|PASS|PAT|DSN)(?:_|$)|PASSWORD|PASSWD|PASSPHRASE|_PWD_"
+)
+_URL_PASSWORD: Final = re.compile(r"://[^\s/:@]*:([^\s/@]+)@")
+# What a shell says of a program that it cannot run, or that is not there.
+_NOT_RUN: Final = (126, 127)
 # Colours, cursor movements, titles: noise to a model, and no text of a check may steer a terminal.
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)")
 
@@ -30,8 +38,10 @@ class Command:
     """Done when a command exits with status 0.
 
     Everything the command has started ends with it: its whole process group is killed when it is
-    done, when time is up, and when the run is cancelled. Its input is empty. A command that times
-    out asks for another iteration, since what it waits for may be the agent's fault.
+    done, when time is up, and when the run is cancelled. A process that leaves the group, as with
+    ``setsid`` or as a daemon, survives. Its input is empty. A command that times out asks for
+    another iteration, since what it waits for may be the agent's fault. One that was stopped, ended
+    by a signal or could not be run (126, 127) has not decided anything: ``not_`` keeps asking too.
 
     Args:
         command: A line for the shell, or a list of the program and its arguments.
@@ -39,7 +49,8 @@ class Command:
         timeout_s: Most seconds it may take, greater than 0.
         env: Its environment; default: the process's own.
         max_feedback_chars: How much of the end of its output is kept; 1 or more. Values of
-            environment variables that hold secrets by their name are left out.
+            environment variables that hold secrets by their name, such as ``…_KEY``, ``…_TOKEN``,
+            ``…PASSWORD…``, ``DB_PASS``, ``GH_PAT``, or as URLs with a password, are left out.
 
     Raises:
         ConfigError: There is no command, or a value is out of bounds.
@@ -85,13 +96,14 @@ class Command:
         # Four bytes are the most that one character takes; masking needs some more before.
         watch = _Watch(keep=4 * self.max_feedback_chars + 4096)
         try:
-            await self._start(watch)
+            await _to_its_end(self._start(watch))
             status = await watch.status(self.timeout_s)
         finally:
             await watch.end()
         if status == 0:
             return CriterionVerdict(satisfied=True)
-        return CriterionVerdict(satisfied=False, feedback=self._feedback(status, watch.output))
+        undecided = status is None or status < 0 or status in _NOT_RUN
+        return CriterionVerdict(False, self._feedback(status, watch.output), undecided=undecided)
 
     async def _start(self, watch: _Watch) -> None:
         loop = asyncio.get_running_loop()
@@ -197,6 +209,22 @@ class _Watch(asyncio.SubprocessProtocol):
             transport.close()
 
 
+async def _to_its_end(starting: Coroutine[Any, Any, None]) -> None:
+    """Starts a command whole, also where the run is cancelled meanwhile.
+
+    A start that is cut short leaves what the command has started behind, and asyncio then waits
+    for it: it holds the pipe.
+    """
+    task = asyncio.ensure_future(starting)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # the run is over, and nobody else asks for it
+        raise
+
+
 def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
@@ -225,7 +253,17 @@ def _signal_name(number: int) -> str:
 def _readable(output: str, env: Mapping[str, str] | None) -> str:
     """The output as a model should get it: without terminal codes and without secrets."""
     text = _ESCAPES.sub("", output).replace("\r\n", "\n").replace("\0", "")
-    for name, value in (os.environ if env is None else env).items():
-        if len(value) >= _SHORTEST_SECRET and _SECRET_NAME.search(name):
-            text = text.replace(value, f"[{name}]")
+    for secret, name in _secrets(os.environ if env is None else env):
+        text = text.replace(secret, f"[{name}]")
     return text.strip()
+
+
+def _secrets(env: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Values that nobody else may see, with their names; the longest first, as one may hold another."""
+    secrets: list[tuple[str, str]] = []
+    for name, value in env.items():
+        passwords: list[str] = _URL_PASSWORD.findall(value)
+        if passwords or _SECRET_NAME.search(name):
+            hidden = (value, *passwords, *(unquote(password) for password in passwords))
+            secrets += [(each, name) for each in hidden if len(each) >= _SHORTEST_SECRET]
+    return sorted(secrets, key=lambda secret: len(secret[0]), reverse=True)

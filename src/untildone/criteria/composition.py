@@ -1,12 +1,13 @@
 """``allOf``, ``anyOf`` and ``not``: criteria made of criteria, with their words and names kept.
 
 They are asked in order, and none is asked once the answer is certain. What one of them raises ends
-the loop as if it stood alone: it never counts as a refusal.
+the loop as if it stood alone: it never counts as a refusal. A verdict that is undecided stays so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from untildone.agent import criterion_name
@@ -60,7 +61,7 @@ class AnyOf:
 
 
 class Not:
-    """Done when its criterion is not satisfied."""
+    """Done when its criterion is clearly not satisfied; where that is undecided, so is this."""
 
     __slots__ = ("criterion", "feedback", "kind")
 
@@ -79,7 +80,7 @@ class Not:
         verdict = await ask(self.criterion, ctx)
         if verdict.satisfied:
             return CriterionVerdict(satisfied=False, feedback=self.feedback)
-        return CriterionVerdict(satisfied=True)
+        return verdict if verdict.undecided else CriterionVerdict(satisfied=True)
 
 
 def all_of(*criteria: Any) -> AllOf:
@@ -105,6 +106,9 @@ def any_of(*criteria: Any) -> AnyOf:
 def not_(criterion: Any, *, feedback: str | None = None) -> Not:
     """A criterion that is satisfied as long as another one is not.
 
+    Where the other one is undecided (an unclear judge, a command that timed out) another iteration
+    follows.
+
     Args:
         criterion: The other one.
         feedback: What the agent is told where the other one is satisfied.
@@ -117,17 +121,19 @@ def not_(criterion: Any, *, feedback: str | None = None) -> Not:
 
 def _together(refusals: Sequence[CriterionVerdict]) -> CriterionVerdict:
     """What several refusals have to say: one of them alone as it is, several one below another."""
+    undecided = any(each.undecided for each in refusals)
     speaking = [each for each in refusals if each.feedback or each.messages is not None]
     if len(speaking) <= 1:
-        return speaking[0] if speaking else CriterionVerdict(satisfied=False)
+        only = speaking[0] if speaking else CriterionVerdict(satisfied=False)
+        return replace(only, undecided=undecided)
     head = "Any one of the following would do."
     if all(each.messages is None for each in speaking):
         texts = [head, *(each.feedback or "" for each in speaking)]
-        return CriterionVerdict(satisfied=False, feedback="\n\n".join(texts))
+        return CriterionVerdict(False, "\n\n".join(texts), undecided=undecided)
     messages = [_said(head)]
     for each in speaking:
         messages += [_said(each.feedback or "")] if each.messages is None else each.messages
-    return CriterionVerdict(satisfied=False, messages=messages)
+    return CriterionVerdict(False, messages=messages, undecided=undecided)
 
 
 def _said(text: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from importlib import import_module
@@ -37,7 +38,7 @@ class JsonSchema:
     def __init__(self, schema: Mapping[str, Any] | bool | type[Any]) -> None:  # noqa: FBT001
         made = getattr(schema, "model_json_schema", None)
         self.schema: Any = made() if callable(made) else schema
-        self._validator = _validator(self.schema)
+        self._validator = self._made_validator()
 
     def __repr__(self) -> str:
         return f"JsonSchema({self.schema!r:.80})"
@@ -54,9 +55,31 @@ class JsonSchema:
             return _refused([str(error)])
         try:
             problems = self._problems(value)
+        except OverflowError:
+            # The answer's fault, not the schema's: nobody can tell whether it fits.
+            return _refused(["it has a number that is too large to be checked"], undecided=True)
         except Exception as error:
             raise GradingError(f"the schema cannot be applied: {error}") from error
         return _refused(problems) if problems else CriterionVerdict(satisfied=True)
+
+    def _made_validator(self) -> Any:
+        if not isinstance(self.schema, Mapping | bool):
+            raise ConfigError(f"JsonSchema.schema is {self.schema!r:.80}; give a JSON Schema, a dict")
+        validators = _library("jsonschema.validators")
+        kind = validators.validator_for(self.schema, default=validators.Draft202012Validator)
+        try:
+            self._check_schema(kind)
+        except _library("jsonschema.exceptions").SchemaError as error:
+            raise ConfigError(
+                f"JsonSchema.schema is no valid JSON Schema: at {error.json_path}:"
+                f" {_short(error.message)}"
+            ) from error
+        # A registry of its own: the default one fetches what a schema refers to.
+        registry = _library("referencing").Registry()
+        return kind(self.schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
+
+    def _check_schema(self, kind: Any) -> None:
+        kind.check_schema(self.schema)
 
     def _problems(self, value: object) -> list[str]:
         best_match = _library("jsonschema.exceptions").best_match
@@ -69,23 +92,6 @@ class JsonSchema:
             nearest = best_match(iter([error])) or error
             problems.append(f"{nearest.json_path}: {_short(nearest.message)}")
         return problems
-
-
-def _validator(schema: object) -> Any:
-    if not isinstance(schema, Mapping | bool):
-        raise ConfigError(f"JsonSchema.schema is {schema!r:.80}; give a JSON Schema, a dict")
-    validators = _library("jsonschema.validators")
-    kind = validators.validator_for(schema, default=validators.Draft202012Validator)
-    try:
-        kind.check_schema(schema)
-    except _library("jsonschema.exceptions").SchemaError as error:
-        raise ConfigError(
-            f"JsonSchema.schema is no valid JSON Schema: at {error.json_path}:"
-            f" {_short(error.message)}"
-        ) from error
-    # A registry of its own: the default one fetches what a schema refers to.
-    registry = _library("referencing").Registry()
-    return kind(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
 
 
 def _library(name: str) -> Any:
@@ -120,7 +126,7 @@ def _parsed(text: str) -> object:
     if not text:
         raise ValueError("it is empty")
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
         near = text[max(0, error.pos - 20) : error.pos + 20]
         raise ValueError(
@@ -135,12 +141,20 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"it is not JSON: {name} is no JSON number")
 
 
-def _refused(problems: list[str]) -> CriterionVerdict:
+def _finite(number: str) -> float:
+    value = float(number)
+    if math.isinf(value):
+        raise ValueError(f"it has the number {number:.20}, which is too large")
+    return value
+
+
+def _refused(problems: list[str], *, undecided: bool = False) -> CriterionVerdict:
     listed = "\n".join(f"- {problem}" for problem in problems)
     return CriterionVerdict(
         satisfied=False,
         feedback="The answer must be JSON that fits the schema, and nothing else. What is wrong:\n"
         f"{listed}",
+        undecided=undecided,
     )
 
 

@@ -68,13 +68,17 @@ class LinearRegex:
         )
         return CriterionVerdict(satisfied=False, feedback=feedback)
 
+    def steps_for(self, text: str) -> int:
+        """The most steps that searching ``text`` takes."""
+        return self._states * len(text)
+
     def found_in(self, text: str) -> bool:
         """Whether the pattern is found.
 
         Raises:
             GradingError: The text is too long for it.
         """
-        if self._states * len(text) > _MOST_STEPS:
+        if self.steps_for(text) > _MOST_STEPS:
             raise GradingError(
                 f"the pattern {self.pattern!r:.80} cannot search {len(text):,} characters in"
                 " bounded time; use fewer or smaller counted repeats such as {1,100}"

@@ -45,6 +45,6 @@ class Regex:
         if self.pattern.search(ctx.result.text):
             return CriterionVerdict(satisfied=True)
         feedback = self.feedback or (
-            f"The answer must match the regular expression {self.pattern.pattern!r}, and does not."
+            f"The answer must match the regular expression `{self.pattern.pattern}`, and does not."
         )
         return CriterionVerdict(satisfied=False, feedback=feedback)

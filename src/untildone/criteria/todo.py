@@ -8,11 +8,21 @@ from typing import Any, Final, cast
 from untildone.criteria.own_messages import own_messages
 from untildone.domain.errors import ConfigError
 from untildone.domain.grading import CriterionContext, CriterionVerdict
-from untildone.tools.todo import TodoList, open_in_words
+from untildone.tools.todo import (
+    TOOL_NAMES,
+    TodoList,
+    Todos,
+    merged_todos,
+    open_in_words,
+    told_in,
+)
 
 
 class TodoCompletion:
     """Done when the todo list that the agent keeps in this run has no open item (S3).
+
+    Where candidates were merged, the list is that of all of them: items of one text are one, and
+    what any of them has done is done.
 
     A run in which the agent made no list has nothing open: put a criterion that asks for the work
     itself beside this one.
@@ -42,7 +52,7 @@ class TodoCompletion:
 
     def evaluate(self, ctx: CriterionContext) -> CriterionVerdict:
         """Looks for open items."""
-        todos = self.todos.items_in(own_messages(ctx))
+        todos = self._todos_of(ctx)
         if not todos.open_items or (self.modes is not None and todos.mode not in self.modes):
             return CriterionVerdict(satisfied=True)
         return CriterionVerdict(
@@ -50,6 +60,21 @@ class TodoCompletion:
             feedback=f"{open_in_words(todos)}\nDo what is left, and mark each item with"
             " todo_complete as soon as it is done.",
         )
+
+    def _todos_of(self, ctx: CriterionContext) -> Todos:
+        """The list in the conversation, or that of the candidates whose answers were merged.
+
+        A merge goes forward as one message, without the calls that its candidates made.
+        """
+        own = own_messages(ctx)
+        told = [
+            call["result"]
+            for call in ctx.result.tool_calls
+            if call["tool"] in TOOL_NAMES and not call["is_error"] and call["result"] is not None
+        ]
+        if told and told_in(own)[-len(told) :] != told:
+            return merged_todos(told, first_mode=self.todos.first_mode)
+        return self.todos.items_in(own)
 
 
 def _checked(modes: object, known: Sequence[str]) -> tuple[str, ...]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from untildone.domain.messages import Message, ToolCall
+
+Closer = Callable[[str], Awaitable[None]]
+"""Ends what still runs for the run with this id, and returns when it is gone."""
 
 
 @dataclass(slots=True)
@@ -22,6 +25,8 @@ class CallSite:
             caller gave.
         batch: The calls of that reply.
         index: Which of them this one is.
+        closers: What the run awaits with its id before it ends, however it ends; a tool that goes
+            on after its answer puts there what ends that. Equal ones count once.
     """
 
     run_id: str
@@ -29,6 +34,7 @@ class CallSite:
     given: int
     batch: Sequence[ToolCall]
     index: int
+    closers: set[Closer] = field(default_factory=set[Closer])
 
     @property
     def own(self) -> Sequence[Message]:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from untildone.agent import Agent, LoopConfig
+from untildone.domain.call_site import Closer
 from untildone.domain.errors import LoopConvergedError, OutputParseError
 from untildone.domain.log import At
 from untildone.domain.results import AgentResult
 from untildone.domain.tools import ToolSpecs
 from untildone.domain.usage import NO_USAGE, Usage
 from untildone.engine.record import Recorder
-from untildone.policy.outcome import iteration_result, update_totals, usage_of
+from untildone.policy.outcome import (
+    iteration_result,
+    texts_to_parse,
+    update_totals,
+    usage_of,
+)
 from untildone.policy.rules import LoopRules
 from untildone.policy.state import RunState
 from untildone.ports import Model, Offload, OutputReader, RunModel, Synthesizer, Tool
+
+_log = logging.getLogger("untildone")
 
 
 @dataclass(slots=True)
@@ -39,6 +48,7 @@ class Run:
         output: Reads replies as the agent's ``response_model``, if it has one.
         synthesizer: Merges candidates, where nothing grades them.
         distil: Makes a skill of the run from its tag and query, and gives its name.
+        closers: What ends the work that tools still do for the run, by its id.
         spent_before: What a resumed run had cost before it was resumed.
         failure: What a judge raised, while it is needed to end the run.
         branch_failures: What candidates of the current iteration raised, by index.
@@ -60,6 +70,7 @@ class Run:
     output: OutputReader | None = None
     synthesizer: Synthesizer | None = None
     distil: Callable[[str, str], Awaitable[str]] | None = None
+    closers: set[Closer] = field(default_factory=set[Closer])
     spent_before: Usage = NO_USAGE
     failure: BaseException | None = None
     branch_failures: dict[int, BaseException] = field(default_factory=dict[int, BaseException])
@@ -93,6 +104,15 @@ class Run:
         """What the run has cost since it was started or resumed."""
         return usage_of(self.state) - self.spent_before
 
+    async def let_go(self) -> None:
+        """Ends what tools still do for this run; what fails then never costs an answer."""
+        while self.closers:
+            close = self.closers.pop()
+            try:
+                await close(self.run_id)
+            except Exception:
+                _log.warning("a tool could not end what it did for the run", exc_info=True)
+
     def judged_result(self) -> AgentResult:
         """The current iteration's result: the same object for all who judge it."""
         state = self.state
@@ -104,10 +124,15 @@ class Run:
         return result
 
     def with_parsed(self, result: AgentResult) -> AgentResult:
-        """The result with its text read as ``response_model``, where it fits."""
+        """The result with its text read as ``response_model``, where it fits.
+
+        Where a merge does not fit, the value is that of the first of its candidates that did.
+        """
         if self.output is not None:
-            with suppress(OutputParseError):
-                result.parsed = self.output.read(result.text)
+            for text in texts_to_parse(self.state, result):
+                with suppress(OutputParseError):
+                    result.parsed = self.output.read(text)
+                    break
         return result
 
     def temperature(self, at: At) -> float | None:

@@ -26,7 +26,11 @@ from untildone.policy.outcome import final_result, update_totals
 
 
 async def end_run(run: Run, reason: ExitReason) -> AgentResult:
-    """Records the end for ``reason`` and gives the result, or raises what the reason calls for."""
+    """Records the end for ``reason`` and gives the result, or raises what the reason calls for.
+
+    What tools still do for the run ends before its last event, so that it counts what that cost.
+    """
+    await run.let_go()
     error = _error_text(run, reason)
     if run.loop is None and reason is not ExitReason.AWAITING_APPROVAL:
         await record_episode(run, None)

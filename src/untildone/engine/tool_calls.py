@@ -18,7 +18,7 @@ from untildone.domain.messages import ToolCall
 from untildone.domain.tools import ToolOutput, output_text
 from untildone.engine.context import Run
 from untildone.engine.hooks import call_hook
-from untildone.policy.cutting import cut_text
+from untildone.policy.cutting import cut_text, encodable
 from untildone.policy.state import AgentRun
 from untildone.ports import Tool
 
@@ -34,6 +34,7 @@ _CUT_OFF = (
     " not run. Make the call again with shorter arguments."
 )
 _DENIED = "This call was denied by the user. Do not repeat it; go on without it."
+_LONGEST_NAME = 80
 
 
 async def answer_calls(run: Run, agent_run: AgentRun, at: At) -> None:
@@ -75,7 +76,7 @@ async def _answer(run: Run, agent_run: AgentRun, at: At, index: int) -> None:
     try:
         arguments = _parse(tool, call, agent_run.finish_reason)
     except ToolError as error:
-        await _finish(run, at, index, call, cut_text(str(error)), is_error=True)
+        await _finish(run, at, index, call, _told(str(error)), is_error=True)
         return
     if run.agent.hooks is not None:
         decision = await _approval(run, agent_run, index, call, arguments)
@@ -84,12 +85,15 @@ async def _answer(run: Run, agent_run: AgentRun, at: At, index: int) -> None:
             return
         approved, reason = decision
         if not approved:
-            await _finish(run, at, index, call, reason or _DENIED, is_error=True, denied=True)
+            told = _told(reason or _DENIED)
+            await _finish(run, at, index, call, told, is_error=True, denied=True)
             return
     await run.record(ToolStarted(at, index, call.id, call.name))
     await call_hook(run, "on_tool_start", call.name, arguments)
     given = len(run.state.base)
-    site = CALL_SITE.set(CallSite(at.run, agent_run.conversation, given, agent_run.calls, index))
+    site = CALL_SITE.set(
+        CallSite(at.run, agent_run.conversation, given, agent_run.calls, index, run.closers)
+    )
     try:
         output, is_error = await _run(run, tool, arguments)
     finally:
@@ -150,17 +154,17 @@ async def _run(run: Run, tool: Tool, arguments: dict[str, Any]) -> tuple[str | T
         return await tool.run(arguments, run.offload), False
     except LoopConvergedError as error:
         # It belongs to the run that raised it; here it is that run's success.
-        return cut_text(error.result.text if error.result is not None else str(error)), False
+        return _told(error.result.text if error.result is not None else str(error)), False
     except ToolError as error:
-        return cut_text(f"Error: {error}"), True
+        return _told(f"Error: {error}"), True
     except asyncio.CancelledError as error:
         if is_being_cancelled():
             raise
-        return f"Error: the tool was cancelled ({error!r})", True
+        return _told(f"Error: the tool was cancelled ({error!r})"), True
     except (Exception, SystemExit) as error:
         # SystemExit is how command line parsers say that arguments are wrong.
         _log.info("tool %r raised", tool.spec.name, exc_info=True)
-        return cut_text(f"Error: {describe(error)}"), True
+        return _told(f"Error: {describe(error)}"), True
 
 
 async def _finish(
@@ -194,4 +198,10 @@ def _finished(
 
 def _unknown_tool(run: Run, call: ToolCall) -> str:
     known = ", ".join(sorted(run.tools)) or "none"
-    return f"Error: there is no tool {call.name!r}. Tools you can call: {known}."
+    name = call.name if len(call.name) <= _LONGEST_NAME else f"{call.name[:_LONGEST_NAME]}…"
+    return _told(f"Error: there is no tool {name!r}. Tools you can call: {known}.")
+
+
+def _told(text: str) -> str:
+    """A text that is not a tool's result, fit to be sent like one."""
+    return cut_text(encodable(text))

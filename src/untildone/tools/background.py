@@ -1,8 +1,8 @@
 """Tasks that an agent starts and that go on while it works: start, list, wait.
 
-A task belongs to the run that started it. Whether the agent knows how a task ended is read off the
-conversation; the tasks themselves live in this process, and one that is not here any more (the run
-was resumed elsewhere) is ``lost``.
+A task belongs to the run that started it and ends with it. Whether the agent knows how a task ended
+is read off the conversation; the tasks themselves live in this process, and one that is not here
+any more (the run was resumed elsewhere) is ``lost``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, Self
 
 from untildone.domain.errors import ConfigError, ToolError, describe
 from untildone.domain.messages import Message
-from untildone.domain.tools import ToolSpec, ToolTraits
+from untildone.domain.tools import ToolSpec, ToolTraits, output_text
 from untildone.policy.cutting import cut_text
 from untildone.ports import Offload, Tool
 from untildone.tools.call_site import answered_calls, call_site
@@ -30,6 +30,7 @@ LONGEST_WAIT_S: Final = 300.0
 """The most seconds that the agent itself can wait in one call."""
 
 _START: Final = "start_"
+_WAS_CANCELLED: Final = "It was cancelled."
 _MOST_ENDED: Final = 1000
 _MOST_REPORTED: Final = 4000
 _STARTED: Final = re.compile(r"Task ([0-9a-f]{8}) \(([A-Za-z0-9_-]+)\) was started")
@@ -68,8 +69,9 @@ class BackgroundTasks:
     ``background_wait`` tell how tasks stand and what they gave. With ``BackgroundTaskCompletion``
     among the criteria, the loop goes on until every task has ended and the agent knows of it.
 
-    Tasks are not ended by the end of the run: use ``async with BackgroundTasks(...) as background``
-    around it, or ``aclose()``, to cancel what still runs.
+    A run that ends, however it ends, cancels those of its tasks that still run, and waits until
+    they are gone. Tasks that code started under an id of its own are left alone; ``async with
+    BackgroundTasks(...) as background``, or ``aclose()``, ends those too.
 
     Args:
         functions: Functions, sync or async, or tools. For an agent give an async function that
@@ -104,13 +106,15 @@ class BackgroundTasks:
 
     async def aclose(self) -> None:
         """Cancels every task that runs in this event loop, and waits until they are gone."""
-        loop = asyncio.get_running_loop()
-        works = [task.work for task in self._tasks.values() if task.work is not None]
-        mine = [work for work in works if work.get_loop() is loop and not work.done()]
-        for work in mine:
-            work.cancel()
-        if mine:
-            await asyncio.wait(mine)
+        await _cancel(self._tasks.values())
+
+    async def close_run(self, run_id: str) -> None:
+        """Cancels what a run's tasks still do, and waits until they are gone; its end calls this.
+
+        Args:
+            run_id: The run, or the id under which code started its tasks.
+        """
+        await _cancel(task for task in self._tasks.values() if task.run_id == run_id)
 
     def tasks_of(self, run_id: str, messages: Sequence[Message]) -> list[BackgroundTask]:
         """A run's tasks, oldest first; those that are gone from this process are ``lost``.
@@ -134,7 +138,8 @@ class BackgroundTasks:
         Args:
             tool: What is run.
             arguments: Its arguments, as values.
-            run_id: The run that waits for it.
+            run_id: The run that waits for it and whose end cancels it; in code outside of a run
+                any other id, which no end of a run touches.
         """
         name = tool.spec.name
         task = BackgroundTask(os.urandom(4).hex(), name, run_id)
@@ -168,11 +173,28 @@ def in_words(tasks: Sequence[BackgroundTask]) -> str:
     return "\n".join(task.in_words() for task in tasks) or "No task was started."
 
 
+async def _cancel(tasks: Iterable[BackgroundTask]) -> None:
+    """Cancels those of these tasks that run in this event loop, and waits until they are gone."""
+    loop = asyncio.get_running_loop()
+    running = {
+        task.work: task
+        for task in tasks
+        if task.work is not None and not task.work.done() and task.work.get_loop() is loop
+    }
+    for work in running:
+        work.cancel()
+    if running:
+        await asyncio.wait(running)
+    for task in running.values():
+        if task.state == "running":  # it was cancelled before its first step
+            task.state, task.report = "failed", _WAS_CANCELLED
+
+
 async def _work(task: BackgroundTask, tool: Tool, arguments: dict[str, Any]) -> None:
     try:
-        report = await tool.run(arguments, _in_thread)
+        report = output_text(await tool.run(arguments, _in_thread))
     except asyncio.CancelledError:
-        task.state, task.report = "failed", "It was cancelled."
+        task.state, task.report = "failed", _WAS_CANCELLED
         raise
     except Exception as error:
         task.state = "failed"
@@ -232,6 +254,7 @@ class _StartTool:
         if site is None:
             raise ToolError("background tasks belong to a run, and no run calls this tool here")
         task = self._background.start(self._tool, arguments, site.run_id)
+        site.closers.add(self._background.close_run)
         return (
             f"Task {task.id} ({task.name}) was started. It goes on while you work;"
             " background_wait tells what it gave."

@@ -86,11 +86,7 @@ def todos_in(messages: Sequence[Message], *, first_mode: str | None = None) -> T
         messages: The run's own; nothing that the caller gave counts.
         first_mode: The mode before the agent has set one.
     """
-    answers = [
-        answer.text
-        for call, answer in answered_calls(messages)
-        if call.name in TOOL_NAMES and not answer.is_error
-    ]
+    answers = told_in(messages)
     if answers:
         return _read(answers[-1], first_mode)
     told = [
@@ -100,6 +96,36 @@ def todos_in(messages: Sequence[Message], *, first_mode: str | None = None) -> T
         for found in _FEEDBACK.finditer(message.text)
     ]
     return _read(told[-1], first_mode) if told else Todos(mode=first_mode)
+
+
+def told_in(messages: Sequence[Message]) -> list[str]:
+    """What the list's tools answered, in order."""
+    return [
+        answer.text
+        for call, answer in answered_calls(messages)
+        if call.name in TOOL_NAMES and not answer.is_error
+    ]
+
+
+def merged_todos(told: Sequence[str], *, first_mode: str | None = None) -> Todos:
+    """The list of several candidates whose answers were merged: their items, numbered anew.
+
+    Items of one text are one, and what any candidate has done is done: nothing that somebody left
+    open is forgotten, and nothing that is in the merged answer has to be done again.
+
+    Args:
+        told: What the tools of all of them answered.
+        first_mode: The mode before an agent has set one.
+    """
+    done: dict[str, bool] = {}
+    mode = first_mode
+    for text in told:
+        todos = _read(text, first_mode)
+        mode = todos.mode
+        for item in todos.items:
+            done[item.text] = done.get(item.text, False) or item.done
+    items = (TodoItem(number, text, done[text]) for number, text in enumerate(done, 1))
+    return Todos(tuple(items), mode)
 
 
 class TodoList:

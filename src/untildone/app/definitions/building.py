@@ -8,8 +8,7 @@ from typing import Any
 
 from untildone.agent import SIMPLE, Agent, LoopConfig
 from untildone.app.definitions.frozen_json import thawed
-from untildone.app.definitions.problems import DefinitionError
-from untildone.app.definitions.reading import check_data
+from untildone.app.definitions.reading import check_data, check_file, usable
 from untildone.app.definitions.surroundings import Surroundings, surroundings
 from untildone.app.definitions.types import AgentDefinition, LoopCriterion, LoopSettings
 from untildone.criteria.ai_judge import AiJudge
@@ -27,9 +26,10 @@ from untildone.verify import Verifier, VerifierConfig
 
 
 def build_agent(
-    definition: AgentDefinition | Mapping[str, Any],
+    definition: AgentDefinition | Mapping[str, Any] | Path,
     *,
     tools: Sequence[Any] = (),
+    mcps: Sequence[Any] = (),
     registry: CriterionRegistry | None = None,
     judge_model: str | Model | None = None,
     allow_commands: bool = False,
@@ -44,10 +44,14 @@ def build_agent(
     it may name.
 
     Args:
-        definition: The definition, or the same as plain data.
+        definition: The definition, the same as plain data, or the ``Path`` of its file, whose
+            problems are then told with those of building, each with its line. A text is no path:
+            data from outside must not be able to name files.
         tools: What the definition may name in ``tools``: functions, tools, and groups such as
             ``TodoList()`` and ``BackgroundTasks([...])``. The agent gets those that are named, and
             a group that one of its criteria needs.
+        mcps: What the definition may name in ``mcp_servers``: MCP servers, by their ``name``. The
+            agent gets those that are named.
         registry: Kinds of criteria written in code; ``CriterionRegistry.installed()`` has those of
             installed packages.
         judge_model: Who judges where a criterion does not say; default: the agent's own model.
@@ -58,20 +62,21 @@ def build_agent(
 
     Raises:
         DefinitionError: The definition cannot be used; the error has every problem at once.
-        ConfigError: One of the other arguments cannot be used.
+        ConfigError: One of the other arguments cannot be used, or a file is YAML and the package
+            for that is missing.
     """
     around = surroundings(
         tools=tools,
+        mcps=mcps,
         registry=registry,
         judge_model=judge_model,
         allow_commands=allow_commands,
         providers=providers,
         allow_parameters=allow_parameters,
     )
-    checked = check_data(definition, around)
-    if checked.definition is None:
-        raise DefinitionError(checked.problems)
-    return agent_of(checked.definition, around)
+    if isinstance(definition, Path):
+        return agent_of(usable(check_file(definition, around), str(definition)), around)
+    return agent_of(usable(check_data(definition, around), None), around)
 
 
 def agent_of(definition: AgentDefinition, around: Surroundings) -> Agent:
@@ -83,6 +88,7 @@ def agent_of(definition: AgentDefinition, around: Surroundings) -> Agent:
         _model_string(binding.provider, binding.model),
         system_prompt=definition.instructions,
         tools=_tools(definition, around),
+        mcps=[around.mcps[name] for name in definition.mcp_servers],
         max_turns=harness.maximum_iterations_per_request or SIMPLE,
         temperature=parameters.pop("temperature", None),
         max_tokens=parameters.pop("max_tokens", None),

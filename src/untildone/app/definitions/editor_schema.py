@@ -35,7 +35,6 @@ def definition_schema() -> dict[str, Any]:
     for model in (HarnessSettings, LoopSettings, LoopCriterion, ModelBinding):
         _describe(model, inner[model.__name__])
     inner["LoopSettings"]["properties"]["criteria"]["minItems"] = 1
-    schema["properties"]["mcpServers"]["maxItems"] = 0
     criterion = inner["LoopCriterion"]
     kind = criterion["properties"]["kind"]
     del kind["minLength"], kind["type"]

@@ -40,14 +40,13 @@ def built_in(kind: str) -> str | None:
     return _CANONICAL.get(kind.strip().casefold())
 
 
-def unknown_kind(kind: str, registered: tuple[str, ...]) -> str:
-    """What to say of a kind that nobody knows."""
+def unknown_kind(kind: str, registered: tuple[str, ...], advice: str) -> str:
+    """What to say of a kind that nobody knows; ``advice`` is how one is made known."""
     known = (*BUILT_IN_KINDS, *registered)
     spelled = {name.casefold(): name for name in known}
     near = get_close_matches(kind.casefold().replace("_", ""), spelled, n=1)
     guess = f" Did you mean {spelled[near[0]]!r}?" if near else ""
     return (
         f"unknown kind {kind!r:.80}.{guess} Known are {', '.join(known)}. For one of your own:"
-        " registry = CriterionRegistry(); registry.register(kind, criterion);"
-        " build_agent(..., registry=registry)"
+        f" {advice}"
     )

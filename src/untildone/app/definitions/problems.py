@@ -30,13 +30,25 @@ class Problem:
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
 
+    def in_line(self, source: str | None = None) -> str:
+        """The problem as the one line that errors and ``untildone check`` write.
+
+        ``agent.yaml:3:5: model.provider: …``, in which is left out what is not known.
+
+        Args:
+            source: The file.
+        """
+        known = (source, self.line, self.column)
+        place = ":".join(str(part) for part in known if part is not None)
+        return f"{place}: {self}" if place else str(self)
+
 
 class DefinitionError(ConfigError):
     """A definition cannot be used; ``problems`` has everything that is wrong with it.
 
     Attributes:
         problems: At least one, in the order of the definition.
-        source: The file it came from, where it came from one.
+        source: The file it came from, or the type that was made; None for other data.
     """
 
     def __init__(self, problems: Sequence[Problem], source: str | None = None) -> None:
@@ -76,11 +88,6 @@ def shown(value: object, most: int = 80) -> str:
 def _in_words(problems: Sequence[Problem], source: str | None) -> str:
     name = source or "the definition"
     if len(problems) == 1:
-        only = problems[0]
-        line = f":{only.line}" if source is not None and only.line is not None else ""
-        return f"{name}{line}: {only}"
-    lines = [f"{name} has {len(problems)} problems:"]
-    for problem in problems:
-        at = f"line {problem.line}: " if problem.line is not None else ""
-        lines.append(f"  {at}{problem}")
-    return "\n".join(lines)
+        return problems[0].in_line(name)
+    lines = (f"  {problem.in_line(source)}" for problem in problems)
+    return "\n".join([f"{name} has {len(problems)} problems:", *lines])

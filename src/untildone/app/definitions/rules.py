@@ -38,7 +38,7 @@ def known_kind(kind: str, info: ValidationInfo) -> str:
         return found or kind.strip()
     registered = around.registry.canonical(kind.strip())
     if registered is None:
-        raise wrong(unknown_kind(kind, around.registry.kinds))
+        raise wrong(unknown_kind(kind, around.registry.kinds, around.advice.kinds))
     return registered
 
 
@@ -57,10 +57,8 @@ def not_too_many(criteria: object) -> object:
 def _items(value: object) -> Sequence[object]:
     """The criteria in a list of them, or those that one is made of."""
     if isinstance(value, Mapping):
-        value = cast("Mapping[str, Any]", value).get("criteria")
-    elif not isinstance(value, list | tuple):
-        value = getattr(value, "criteria", None)
-    return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
+        return _listed(cast("Mapping[str, Any]", value).get("criteria"))
+    return _listed(value) or _listed(getattr(value, "criteria", None))
 
 
 def kind_not_allowed(kind: str | None, info: ValidationInfo) -> str | None:
@@ -70,16 +68,13 @@ def kind_not_allowed(kind: str | None, info: ValidationInfo) -> str | None:
         return None
     if kind == "command" and not around.allow_commands:
         return (
-            "commands are not allowed: they run with the rights of this process; if you trust the"
-            " definition, build_agent(..., allow_commands=True)"
+            "commands are not allowed: they run with the rights of this process. If you trust the"
+            f" definition: {around.advice.commands}"
         )
     if kind == "todoCompletion" and around.todos is None:
-        return "todoCompletion needs a todo list; build_agent(..., tools=[TodoList()])"
+        return f"todoCompletion needs a todo list: {around.advice.todos}"
     if kind == "backgroundTaskCompletion" and around.background is None:
-        return (
-            "backgroundTaskCompletion needs background tasks;"
-            " build_agent(..., tools=[BackgroundTasks([function])])"
-        )
+        return f"backgroundTaskCompletion needs background tasks: {around.advice.background}"
     return None
 
 
@@ -146,7 +141,7 @@ def _check_modes(modes: Sequence[str], around: Surroundings | None) -> None:
     known = around.todos.modes
     for mode in modes:
         if mode not in known:
-            names = ", ".join(known) or "none: TodoList(modes=[...]) gives it some"
+            names = ", ".join(known) or f"none: {around.advice.modes}"
             raise wrong(f"has {shown(mode)}, which is no mode of the todo list; it has {names}")
 
 
@@ -171,7 +166,7 @@ def _allowed_provider(value: str, around: Surroundings) -> str:
     if name in PROVIDERS:
         raise wrong(
             f"the provider {name!r} is not allowed to definitions; allowed are {allowed}. If you"
-            f" trust the definition: build_agent(..., providers=[{name!r}, ...])"
+            f" trust the definition: {around.advice.provider.format(repr(name))}"
         )
     near = get_close_matches(name, around.providers, n=1)
     guess = f" Did you mean {near[0]!r}?" if near else ""
@@ -185,8 +180,8 @@ def check_parameters(parameters: Mapping[str, Any], info: ValidationInfo) -> Non
         return
     problems: dict[Path, str] = {}
     for name, value in parameters.items():
-        if name not in around.parameters:
-            problems[name,] = _parameter_refused(name)
+        if around.parameters is not None and name not in around.parameters:
+            problems[name,] = _parameter_refused(name, around)
         elif name in _PARAMETER_RULES:
             is_right, wanted = _PARAMETER_RULES[name]
             if not is_right(value):
@@ -195,28 +190,57 @@ def check_parameters(parameters: Mapping[str, Any], info: ValidationInfo) -> Non
         all_wrong(problems)
 
 
-def _parameter_refused(name: str) -> str:
+def _parameter_refused(name: str, around: Surroundings) -> str:
     near = get_close_matches(name, SAMPLING_PARAMETERS, n=1, cutoff=0.75)
     guess = f" Did you mean {near[0]!r}?" if near else ""
     return (
         "a definition may not set this parameter: it could change where requests go or what is"
-        f" done with them.{guess} If you trust it:"
-        f" build_agent(..., allow_parameters=[{shown(name)}])"
+        f" done with them.{guess} If you trust it: {around.advice.parameter.format(shown(name))}"
     )
+
+
+def only_names(servers: object) -> object:
+    """MCP servers as they were given, if each is a name."""
+    problems: dict[Path, str] = {
+        (index,): "is no name; a definition cannot bring an MCP server along, which is a program to"
+        " start or an address to reach: give the name of one that is offered to it"
+        for index, item in enumerate(_listed(servers))
+        if not isinstance(item, str)
+    }
+    if problems:
+        all_wrong(problems)
+    return servers
+
+
+def _listed(value: object) -> Sequence[object]:
+    return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
+
+
+def check_servers(names: Sequence[str], info: ValidationInfo) -> None:
+    """Whether each MCP server is named once and stands for something."""
+    around = _around(info)
+    known = None if around is None else around.mcps
+    _check_names("an MCP server", names, known, "" if around is None else around.advice.servers)
 
 
 def check_tools(names: Sequence[str], info: ValidationInfo) -> None:
     """Whether each tool is named once and stands for something."""
     around = _around(info)
+    known = None if around is None else around.tools
+    _check_names("a tool", names, known, "" if around is None else around.advice.tools)
+
+
+def _check_names(
+    what: str, names: Sequence[str], known: Mapping[str, object] | None, advice: str
+) -> None:
     problems: dict[Path, str] = {}
     for index, name in enumerate(names):
         if name in names[:index]:
-            problems[index,] = f"names the tool {shown(name)} again; once is enough"
-        elif around is not None and name not in around.tools:
-            known = ", ".join(around.tools) or "none"
+            problems[index,] = f"names {shown(name)} again; once is enough"
+        elif known is not None and name not in known:
+            registered = ", ".join(known) or "none"
             problems[index,] = (
-                f"nobody registered a tool {shown(name)}; registered are {known}."
-                " Give it in code: build_agent(..., tools=[function])"
+                f"nobody registered {what} {shown(name)}; registered are {registered}. {advice}"
             )
     if problems:
         all_wrong(problems)

@@ -43,11 +43,42 @@ DEFAULT_PROVIDERS: Final = frozenset(PROVIDERS) - {"litellm"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What can be done about what a definition may not reach, said to who offers it.
+
+    Attributes:
+        tools: How a tool is offered.
+        background: How background tasks are.
+        todos: How a todo list is.
+        modes: How it gets modes.
+        kinds: How a kind of criterion is made known.
+        servers: How an MCP server is offered.
+        commands: How commands are allowed.
+        provider: How a provider is; ``{}`` is its name.
+        parameter: How a model parameter is; likewise.
+    """
+
+    tools: str = "Give it in code: build_agent(..., tools=[function])"
+    background: str = "build_agent(..., tools=[BackgroundTasks([function])])"
+    todos: str = "build_agent(..., tools=[TodoList()])"
+    modes: str = "TodoList(modes=[...]) gives it some"
+    kinds: str = (
+        "registry = CriterionRegistry(); registry.register(kind, criterion);"
+        " build_agent(..., registry=registry)"
+    )
+    servers: str = "Give it in code: build_agent(..., mcps=[StdioMCP(..., name=...)])"
+    commands: str = "build_agent(..., allow_commands=True)"
+    provider: str = "build_agent(..., providers=[{}, ...])"
+    parameter: str = "build_agent(..., allow_parameters=[{}])"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What the code that builds an agent gives to its definition.
 
     Attributes:
         tools: What a name in ``tools`` stands for; a group such as ``todo`` stands for several.
+        mcps: The MCP servers that a name in ``mcp_servers`` stands for.
         todos: The todo list, if there is one.
         background: The background tasks, if there are any.
         registry: Kinds of criteria written in code.
@@ -55,10 +86,12 @@ class Surroundings:
         allow_commands: Whether criteria may run commands.
         command_directory: Where they run; a relative ``workingDirectory`` counts from here.
         providers: The model providers it may name.
-        parameters: The model parameters it may set.
+        parameters: The model parameters it may set; None: all.
+        advice: What is said to who gives all this, where something is missing.
     """
 
     tools: Mapping[str, Sequence[Any]] = field(default_factory=dict[str, Sequence[Any]])
+    mcps: Mapping[str, Any] = field(default_factory=dict[str, Any])
     todos: TodoList | None = None
     background: BackgroundTasks | None = None
     registry: CriterionRegistry = field(default_factory=CriterionRegistry)
@@ -66,12 +99,14 @@ class Surroundings:
     allow_commands: bool = False
     command_directory: str | None = None
     providers: frozenset[str] = DEFAULT_PROVIDERS
-    parameters: frozenset[str] = SAMPLING_PARAMETERS
+    parameters: frozenset[str] | None = SAMPLING_PARAMETERS
+    advice: Advice = Advice()
 
 
 def surroundings(
     *,
     tools: Sequence[Any] = (),
+    mcps: Sequence[Any] = (),
     registry: CriterionRegistry | None = None,
     judge_model: str | Model | None = None,
     allow_commands: bool = False,
@@ -88,6 +123,7 @@ def surroundings(
         raise ConfigError(f"tools must be a list of tools, not {tools!r:.80}")
     return Surroundings(
         tools=_by_name(tools),
+        mcps=_servers_by_name(mcps),
         todos=_only_one(TodoList, tools),
         background=_only_one(BackgroundTasks, tools),
         registry=_checked_registry(registry),
@@ -106,6 +142,23 @@ def _by_name(items: Sequence[Any]) -> dict[str, Sequence[Any]]:
         if name in named:
             raise ConfigError(f"two tools are named {name!r}; leave one out or rename it")
         named[name] = tools
+    return named
+
+
+def _servers_by_name(servers: Sequence[Any]) -> dict[str, Any]:
+    if not isinstance(servers, list | tuple):
+        raise ConfigError(f"mcps must be a list of MCP servers, not {servers!r:.80}")
+    named: dict[str, Any] = {}
+    for index, server in enumerate(servers):
+        if isinstance(server, type) or not callable(getattr(server, "transport", None)):
+            raise ConfigError(
+                f"mcps[{index}] is {server!r:.80}; give StdioMCP(...), HTTPMCP(...) or SSEMCP(...)"
+            )
+        if server.name in named:
+            raise ConfigError(
+                f"two MCP servers are named {server.name!r}; give one another name=..."
+            )
+        named[server.name] = server
     return named
 
 

@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import InitErrorDetails
 
+from untildone.app.definitions.checking import Checked, check_data, check_json
 from untildone.app.definitions.complaints import complaints_of
 from untildone.app.definitions.frozen_json import FrozenMapping
 from untildone.app.definitions.kinds import built_in
@@ -32,10 +33,12 @@ from untildone.app.definitions.rules import (
     check_binding,
     check_field,
     check_parameters,
+    check_servers,
     check_tools,
     kind_not_allowed,
     known_kind,
     not_too_many,
+    only_names,
 )
 from untildone.app.definitions.values import (
     OURS,
@@ -77,6 +80,51 @@ class DefinitionData(BaseModel, frozen=True):
             complaints = complaints_of(error, type(self), data, "snake")
             problems = [complaint.as_problem() for complaint in complaints]
             raise DefinitionError(problems, type(self).__name__) from None
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """Makes one of plain data, or of one of its own kind.
+
+        Args:
+            obj: The data.
+            **options: See pydantic.
+
+        Raises:
+            DefinitionError: Something is wrong; the error has all of it.
+        """
+        return cls._found(check_data(cls, obj, **options))
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """Makes one of a JSON text.
+
+        Args:
+            json_data: The text; at most 1 MiB.
+            **options: See pydantic.
+
+        Raises:
+            DefinitionError: Something is wrong; the error has all of it, with lines.
+        """
+        return cls._found(check_json(cls, json_data, **options))
+
+    @classmethod
+    def model_validate_strings(cls, obj: Any, **options: Any) -> Self:
+        """Makes one of data in which numbers and switches are texts, as in a form.
+
+        Args:
+            obj: The data.
+            **options: See pydantic.
+
+        Raises:
+            DefinitionError: Something is wrong; the error has all of it.
+        """
+        return cls._found(check_data(cls, obj, as_strings=True, **options))
+
+    @classmethod
+    def _found(cls, checked: Checked[Self]) -> Self:
+        if checked.value is None:
+            raise DefinitionError(checked.problems, cls.__name__)
+        return checked.value
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """What is set; ``str`` shows the same."""
@@ -254,7 +302,7 @@ class AgentDefinition(DefinitionData, frozen=True):
         model: The model.
         instructions: What the agent is told before the caller's messages.
         tools: Names of tools that ``build_agent`` is given.
-        mcp_servers: Not supported in definitions; only an empty list is accepted.
+        mcp_servers: Names of MCP servers that ``build_agent`` is given.
         harness: The loop around it, and the bound of one run.
     """
 
@@ -262,7 +310,7 @@ class AgentDefinition(DefinitionData, frozen=True):
     model: ModelBinding
     instructions: Text = ""
     tools: Listed[Words] = ()
-    mcp_servers: Listed[Any] = ()
+    mcp_servers: Annotated[Listed[Words], BeforeValidator(only_names)] = ()
     harness: Annotated[HarnessSettings, BeforeValidator(_harness)] = HarnessSettings()
 
     @field_validator("tools")
@@ -273,12 +321,8 @@ class AgentDefinition(DefinitionData, frozen=True):
 
     @field_validator("mcp_servers")
     @classmethod
-    def _are_none(cls, value: Sequence[Any]) -> Sequence[Any]:
-        if value:
-            raise wrong(
-                "MCP servers cannot be named in a definition yet: each is a program to start or an"
-                " address to reach; leave it out, and give their tools to build_agent(tools=[...])"
-            )
+    def _are_given(cls, value: Sequence[str], info: ValidationInfo) -> Sequence[str]:
+        check_servers(value, info)
         return value
 
 
