@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.roster import CONTENDERS, HAND, OURS, Contender
+from bench.roster import CONTENDERS, HAND, MEMORIES, OURS, VOTES, Contender
 from bench.rounds import Rounds
 from bench.table import NOTES, lines, shortfalls
 from bench.venvs import SetupError, interpreter
@@ -32,9 +32,15 @@ def main() -> int:
     rounds.wire(1 if options.quick else 2)
     rounds.chunks(scale, requests={"one_body": 20, "packets": 5})
     rounds.http_loops(scale)
+    tables = [chosen, rounds.clients]
+    if OURS in chosen:
+        rounds.memories(1 if options.quick else 2)
+        rounds.votes(100 if options.quick else 1000)
+        tables += [MEMORIES, VOTES]
     print(f"{machine}; measured in {time.monotonic() - started:.0f} s\n")
-    print(*lines(rounds.figures, chosen), "", *lines(rounds.figures, rounds.clients), sep="\n")
-    print(f"\n{NOTES}\n")
+    for columns in tables:
+        print(*lines(rounds.figures, columns), "", sep="\n")
+    print(f"{NOTES}\n")
     if OURS in chosen:
         missed = shortfalls(rounds.figures)
         print(*(["untildone falls short:", *missed] if missed else ["All aims met."]), sep="\n  ")

@@ -94,11 +94,50 @@ CLIENTS = (
 )
 """In the order of the columns. The raw socket is what the others are compared with."""
 
-Column = Contender | Client
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One column of a table about untildone alone: the same work in another place or form.
+
+    Attributes:
+        name: Heading of the column.
+        module: What is run, in the Python that runs the bench.
+        argument: What it is told.
+    """
+
+    name: str
+    module: str
+    argument: str
+
+
+NO_MEMORIES = Case(name="no memories", module="bench.shared_memories", argument="none")
+MEMORIES = (
+    NO_MEMORIES,
+    *(
+        Case(name=name, module="bench.shared_memories", argument=argument)
+        for name, argument in (
+            ("in memory", "memory"),
+            ("file", "file"),
+            ("SQLite", "sqlite"),
+            ("PostgreSQL", "postgresql"),
+            ("Redis", "redis"),
+        )
+    ),
+)
+"""In the order of the columns. Loops without memories are what the others are compared with."""
+VOTES = tuple(
+    Case(name=shares, module="bench.votes", argument=shares)
+    for shares in ("97/3", "80/10/10", "60/20/20", "50/50", "25/25/25/25")
+)
+"""How likely the different answers are, in per cent."""
+
+Column = Contender | Client | Case
 
 
 def version(column: Column) -> str:
     """The pinned version, or what stands in its place."""
+    if isinstance(column, Case):
+        return ""
     contender = column.runs_in if isinstance(column, Client) else column
     package = column.package if isinstance(column, Client) else ""
     if contender.ours and not package:

@@ -11,16 +11,29 @@ import statistics
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bench.roster import AIOHTTP, CLIENTS, HERE, Client, Column, Contender
+from bench.roster import (
+    AIOHTTP,
+    CLIENTS,
+    HERE,
+    MEMORIES,
+    NO_MEMORIES,
+    ROOT,
+    VOTES,
+    Case,
+    Client,
+    Column,
+    Contender,
+)
 
 SIZES = (1, 10, 100, 1000)
 KINDS = {"turns": SIZES, "observed": SIZES, "iterations": SIZES, "fresh": (100,)}
 LOOPS, MODEL_CALLS, LATENCY_S = 1000, 20, 0.05
 CHUNKS, LOOP_REQUESTS = 200, 5  # over HTTP: of a streamed reply; of one of the loops
+CANDIDATES = 9  # of a vote
 
 ONCE_ABOVE_S = 3.0  # a run that takes longer is made in the first round only
 TIMEOUT_S = 300.0
@@ -166,6 +179,25 @@ class Rounds:
                 if found["wall_s"] > ONCE_ABOVE_S and client is not AIOHTTP:
                     slow.add(client)
 
+    def memories(self, count: int) -> None:
+        """A thousand loops at once that share memories, in every place that can be reached."""
+        self.figures.lacks("memories.lost", NO_MEMORIES, "nothing is kept")
+        for _, case in self._rounds(f"{LOOPS:,} loops on shared memories", count, MEMORIES):
+            found = self._run(case, str(LOOPS))
+            if "missing" in found:
+                for row in ("wall_s", "cpu_s", "lost", "strays"):
+                    self.figures.lacks(f"memories.{row}", case, f"skipped: {found['missing']}")
+                continue
+            for row, value in found.items():
+                self.figures.add(f"memories.{row}", case, value)
+
+    def votes(self, trials: int) -> None:
+        """How many candidates a vote asks until its winner is certain."""
+        for _, case in self._rounds("votes", 1, VOTES):
+            found = self._run(case, str(CANDIDATES), str(trials))
+            for row, value in found.items():
+                self.figures.add(f"votes.{row}", case, value)
+
     def _turns_taken(
         self, what: str, count: int, *, warm_up: bool = False
     ) -> Iterator[tuple[int, Contender]]:
@@ -179,21 +211,30 @@ class Rounds:
             for column in columns:
                 yield number, column
 
-    def _ask(self, contender: Column, script: str, *arguments: str) -> dict[str, Any]:
+    def _ask(self, contender: Contender | Client, script: str, *arguments: str) -> dict[str, Any]:
         """One fresh process; its last line of output is JSON."""
         home = contender.runs_in if isinstance(contender, Client) else contender
         command = [self.interpreters[home], HERE / "contenders" / script, *arguments]
-        done = subprocess.run(
-            command,
-            env=os.environ | ENVIRONMENT,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        if done.returncode:
-            raise RuntimeError(f"{contender.name}: {' '.join(map(str, command))}\n{done.stderr}")
-        return json.loads(done.stdout.splitlines()[-1])
+        return _answer_of(contender, command)
+
+    def _run(self, case: Case, *arguments: str) -> dict[str, Any]:
+        """The same, of our own tree with all its extras."""
+        return _answer_of(case, [sys.executable, "-m", case.module, case.argument, *arguments])
+
+
+def _answer_of(column: Column, command: Sequence[str | Path]) -> dict[str, Any]:
+    done = subprocess.run(
+        command,
+        env=os.environ | ENVIRONMENT,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{column.name}: {' '.join(map(str, command))}\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @contextlib.contextmanager

@@ -3,8 +3,28 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.roster import HAND, OURS, SOCKET, Client, Column, version
-from bench.rounds import CHUNKS, LATENCY_S, LOOP_REQUESTS, LOOPS, MODEL_CALLS, SIZES, Figures
+from bench.roster import (
+    HAND,
+    MEMORIES,
+    NO_MEMORIES,
+    OURS,
+    SOCKET,
+    VOTES,
+    Case,
+    Client,
+    Column,
+    version,
+)
+from bench.rounds import (
+    CANDIDATES,
+    CHUNKS,
+    LATENCY_S,
+    LOOP_REQUESTS,
+    LOOPS,
+    MODEL_CALLS,
+    SIZES,
+    Figures,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +34,7 @@ class Row:
     Attributes:
         label: What is measured, with its unit.
         key: The figure.
-        aim: What untildone's own figure should not exceed.
+        aim: What untildone's own figures should not exceed.
         less: A figure to take off, of the same contender.
         compare: Whether a ratio to the hand loop says anything.
         best: Report the best round, not the median.
@@ -109,8 +129,31 @@ CLIENT_SECTIONS: tuple[Section, ...] = (
 )
 """What HTTP costs: untildone beside clients used by hand, each reading to its own end."""
 
+MEMORY_SECTIONS: tuple[Section, ...] = (
+    (
+        f"{LOOPS:,} loops at once, two iterations, a recall and a lesson each, on shared memories",
+        (
+            Row("wall time s", "memories.wall_s"),
+            Row("CPU s of the process", "memories.cpu_s"),
+            Row("episodes and lessons lost", "memories.lost", 0, compare=False),
+            Row("anything of another loop", "memories.strays", 0, compare=False),
+        ),
+    ),
+)
+VOTE_SECTIONS: tuple[Section, ...] = (
+    (
+        f"A vote of {CANDIDATES} candidates, by how likely the answers are, in per cent",
+        (
+            Row("candidates asked, mean", "votes.asked", compare=False),
+            Row("  fewer than all, %", "votes.saved", compare=False),
+            Row("trials with another winner", "votes.others_won", 0, compare=False),
+        ),
+    ),
+)
+
 NOTES = """\
-x: ratio to the hand loop, the 25 lines anyone writes; in the second table to the raw socket.
+x: ratio to the hand loop, the 25 lines anyone writes; in the second table to the raw socket, in the
+  third to the same loops without memories.
 Figures are medians of interleaved rounds.
 Per turn: N turns with a tool call and a closing answer, divided by N; so N = 1 pays for the whole
   run, and the aim is judged at N = 100. Every turn has other arguments, or the run would be stuck.
@@ -128,17 +171,21 @@ Second table: one scripted server in a process of its own. A chunk costs the who
   client, with the waking up for its packet. The loops: run_agent beside a hand loop on each client,
   streamed, connections included, divided by what aiohttp took in the same round. openai: with the
   HTTP client that it makes by default.
+Third table: one playbook and one namespace of episodes for all loops, with room for everything, so
+  that each loop reads and writes a playbook of up to 1,000 entries (the default is 30). What they
+  left is compared entry by entry with what each must have left. Servers are those at
+  BENCH_POSTGRES and BENCH_REDIS, or the usual ports of this machine; their own CPU is not counted.
+Fourth table: what asking all candidates would give is worked out by itself for every trial.
 litellm is kept from fetching its price list at import (LITELLM_LOCAL_MODEL_COST_MAP)."""
 
 
 def lines(figures: Figures, contenders: Sequence[Column]) -> Iterator[str]:
-    """A table, line by line: of contenders, or of clients."""
-    sections = SECTIONS
-    if contenders and isinstance(contenders[0], Client):
-        sections = CLIENT_SECTIONS
-    heads = [f"{contender.name} {version(contender)}" for contender in contenders]
+    """A table, line by line: of contenders, of clients, of places for memories, or of votes."""
+    sections = _sections_of(contenders)
+    heads = [f"{contender.name} {version(contender)}".rstrip() for contender in contenders]
     label_width = max(len(row.label) for _, rows in sections for row in rows) + 4
-    width = max(21, *(len(head) for head in heads)) + 2
+    least = 16 if sections in (MEMORY_SECTIONS, VOTE_SECTIONS) else 21
+    width = max(least, *(len(head) for head in heads)) + 2
     yield " " * label_width + "".join(f"{head:>{width}}" for head in heads) + "   aim of untildone"
     for title, rows in sections:
         yield ""
@@ -152,20 +199,36 @@ def lines(figures: Figures, contenders: Sequence[Column]) -> Iterator[str]:
 def shortfalls(figures: Figures) -> list[str]:
     """Where untildone misses its aims, in words."""
     found: list[str] = []
-    for title, rows in (*SECTIONS, *CLIENT_SECTIONS):
+    for title, rows in (*SECTIONS, *CLIENT_SECTIONS, *MEMORY_SECTIONS, *VOTE_SECTIONS):
         for row in rows:
-            value = row.value(figures, OURS)
-            if row.aim is not None and value is not None and value > row.aim:
-                label = row.label.strip()
-                found.append(f"{title}, {label}: {_number(value)}, aim ≤ {row.aim:g}")
+            for column in (OURS, *MEMORIES, *VOTES):
+                value = row.value(figures, column)
+                if row.aim is not None and value is not None and value > row.aim:
+                    place = f", {column.name}" if isinstance(column, Case) else ""
+                    label = f"{row.label.strip()}{place}"
+                    found.append(f"{title}, {label}: {_number(value)}, aim ≤ {row.aim:g}")
     return found
+
+
+def _sections_of(columns: Sequence[Column]) -> tuple[Section, ...]:
+    first = columns[0] if columns else OURS
+    if isinstance(first, Case):
+        return MEMORY_SECTIONS if first in MEMORIES else VOTE_SECTIONS
+    return CLIENT_SECTIONS if isinstance(first, Client) else SECTIONS
+
+
+def _standard_of(column: Column) -> Column:
+    """What a column is compared with."""
+    if isinstance(column, Case):
+        return NO_MEMORIES
+    return SOCKET if isinstance(column, Client) else HAND
 
 
 def _cell(figures: Figures, row: Row, contender: Column) -> str:
     value = row.value(figures, contender)
     if value is None:
         return "n/a      "
-    standard = SOCKET if isinstance(contender, Client) else HAND
+    standard = _standard_of(contender)
     hand = row.value(figures, standard)
     if not row.compare or not hand or contender is standard:
         return f"{_number(value)}        "
@@ -173,7 +236,8 @@ def _cell(figures: Figures, row: Row, contender: Column) -> str:
 
 
 def _aim(figures: Figures, row: Row) -> str:
-    value = row.value(figures, OURS)
+    values = [row.value(figures, column) for column in (OURS, *MEMORIES, *VOTES)]
+    value = max((value for value in values if value is not None), default=None)
     if row.aim is None or value is None:
         return ""
     return f"   ≤ {row.aim:g} {'met' if value <= row.aim else 'MISSED'}"

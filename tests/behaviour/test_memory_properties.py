@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.shared_memories import TAG, Losses, Memories, loops_at_once, losses
 from tests.behaviour.kit import ask
 from tests.behaviour.manifest import requirement
 from tests.behaviour.memory_kit import FAILING, provider_with, reflection
@@ -27,8 +28,6 @@ from untildone import (
     ServerError,
     StreamEvent,
     Usage,
-    Verifier,
-    VerifierConfig,
     VerifierFeedback,
     partial_result,
     run_agent,
@@ -243,64 +242,24 @@ def test_memories_change_nothing_of_what_the_loop_does_otherwise(world: World, k
 # --- Many at once ---------------------------------------------------------------------------------
 
 
-def at_number(seen: SeenRequest) -> int:
-    """The number that a run's question carries: how its model knows which run asks."""
-    asked = next(m["content"] for m in seen.messages if m["role"] == "user")
-    return int(asked.rpartition("run")[2].split()[0].strip("</"))
-
-
-async def loops_at_once(
-    provider: Any, many: int
-) -> tuple[EpisodicMemory, ProceduralMemory, list[AgentResult]]:
-    """Many loops of one agent on shared memories, two iterations and one lesson each."""
-    past = EpisodicMemory(provider, max_episodes=10 * many)
-    playbook = ProceduralMemory(provider, 10 * many)
-
-    async def speak(seen: SeenRequest) -> str:
-        await asyncio.sleep(0)
-        if seen.request.purpose == "reflection":
-            return reflection(f"Lesson of run {at_request(seen)}.")
-        assert seen.request.at is not None
-        return f"answer {seen.request.at.iteration} of run{at_number(seen)} end"
-
-    def at_request(seen: SeenRequest) -> int:
-        return int(seen.messages[1]["content"].rpartition("Question of run")[2].split()[0])
-
-    def grade(query: str, result: AgentResult) -> VerifierFeedback:
-        assert query.split()[2] in result.text.split()
-        return VerifierFeedback(0.4 if result.loop_iterations == 1 else 0.9)
-
-    loop = LoopConfig(
-        verifier=Verifier(VerifierConfig(evaluate_fn=grade)),
-        procedural_memory=playbook,
-        episodic_memory=past,
-    )
-    agent = Agent("tester", ScriptedModel(speak), loop_config=loop)
-    results = await asyncio.gather(
-        *(run_agent(agent, ask(f"Question of run{n} please")) for n in range(many))
-    )
-    return past, playbook, results
-
-
 @requirement("memory.concurrent")
 async def test_two_hundred_loops_at_once_lose_nothing_and_see_nothing_of_each_other():
     many = 200
-    past, playbook, results = await loops_at_once(InMemoryProvider(), many)
-    check_all(many, await past.load(), await playbook.load("tester"), results)
+    memories = Memories.on(InMemoryProvider(), many)
+    await check_all(many, memories, await loops_at_once(memories, many))
 
 
 @requirement("memory.concurrent")
 @EVERYWHERE
 async def test_twenty_loops_at_once_lose_nothing_anywhere(place: Place, tmp_path: Path):
     async with place(tmp_path) as provider:
-        past, playbook, results = await loops_at_once(provider, 20)
-        check_all(20, await past.load(), await playbook.load("tester"), results)
+        memories = Memories.on(provider, 20)
+        await check_all(20, memories, await loops_at_once(memories, 20))
 
 
-def check_all(
-    many: int, episodes: list[Episode], entries: list[Any], results: list[AgentResult]
-) -> None:
+async def check_all(many: int, memories: Memories, results: list[AgentResult]) -> None:
     """Every loop gave its own answer, left its two episodes and its one lesson, and no other."""
+    episodes, entries = await memories.episodes.load(), await memories.playbook.load(TAG)
     assert [result.text for result in results] == [f"answer 2 of run{n} end" for n in range(many)]
     assert len({result.run_id for result in results}) == many
     wanted = {
@@ -317,6 +276,19 @@ def check_all(
     assert len(episodes) == 2 * many
     lessons = sorted(entry.content for entry in entries)
     assert lessons == sorted(f"Lesson of run {n}." for n in range(many))
+    assert losses(results, episodes, entries) == Losses(0, 0)
+
+
+@requirement("memory.concurrent")
+async def test_what_is_lost_or_strays_is_counted():
+    memories = Memories.on(InMemoryProvider(), 3)
+    results = await loops_at_once(memories, 3)
+    episodes, entries = await memories.episodes.load(), await memories.playbook.load(TAG)
+    assert losses(results, episodes[2:], entries[1:]) == Losses(3, 0)
+    assert losses(results, [*episodes, episodes[0]], [*entries, entries[0]]) == Losses(0, 2)
+    assert losses(results, [*episodes, Episode("?", "!", id="x")], entries) == Losses(0, 1)
+    results[0].text = results[1].text
+    assert losses(results, episodes, entries) == Losses(0, 1)
 
 
 @requirement("memory.concurrent")

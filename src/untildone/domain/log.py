@@ -282,6 +282,8 @@ class BranchSelected(Record):
         score: The winner's, where it was graded.
         merged: The merged answer, where they were.
         confidence: The merged answer's, where its maker gave one.
+        finish_reason: Why the reply with the merged answer ended, where its maker says so.
+        model: Who merged them, likewise.
     """
 
     at: At
@@ -289,6 +291,8 @@ class BranchSelected(Record):
     score: float | None = None
     merged: Message | None = None
     confidence: float | None = None
+    finish_reason: str | None = None
+    model: str = ""
 
 
 @dataclass(slots=True, eq=False, repr=False)

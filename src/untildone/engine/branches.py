@@ -13,10 +13,17 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, assert_never
 
 from untildone.cancellation import is_being_cancelled, stop_if_cancelled, together
-from untildone.domain.errors import GradingError, MaxTurnsError, RunError, describe
+from untildone.domain.errors import (
+    GradingError,
+    LoopConvergedError,
+    MaxTurnsError,
+    RunError,
+    describe,
+)
 from untildone.domain.exits import ExitReason
-from untildone.domain.log import BranchSelected, CandidateDropped, Voted
+from untildone.domain.log import BranchSelected, CandidateDropped, PredicateJudged, Voted
 from untildone.domain.messages import Message
+from untildone.domain.results import AgentResult
 from untildone.engine.context import Run
 from untildone.engine.judging import fail_judging, grade_answer
 from untildone.engine.turns import run_turns
@@ -24,13 +31,19 @@ from untildone.policy.branches import (
     best_graded,
     candidates_to_grade,
     candidates_to_run,
+    has_passed,
     live_candidates,
     winner_by_vote,
 )
+from untildone.policy.grading import checked_confidence
 from untildone.policy.outcome import candidate_result
 from untildone.policy.steps import GradeBranches, RunBranches, SelectBranch
+from untildone.ports import Synthesizer
 
 _log = logging.getLogger("untildone")
+
+_GIVEN = 3
+"""How many arguments ``synthesize`` is given by position: query, results, queue."""
 
 CandidateWork = Callable[[Run, int], Awaitable[None]]
 
@@ -72,6 +85,9 @@ async def _select_branch(run: Run) -> None:
         winner = best_graded(state)
         grade = state.runs[winner].grade
         score = None if grade is None else grade.score
+        early = run.branch_failures.get(winner)
+        if state.runs[winner].stopped is not None and isinstance(early, LoopConvergedError):
+            run.early = early  # what it carries is the caller's
         await run.record(BranchSelected(run.at(), winner, score))
     elif loop.votes:
         winner = winner_by_vote([agent_run.vote for agent_run in state.runs])
@@ -85,11 +101,11 @@ async def _select_branch(run: Run) -> None:
 async def _merge(run: Run, live: list[int]) -> None:
     if run.synthesizer is None:
         raise RuntimeError("several candidates and nothing to merge them")
-    results = [candidate_result(run.state, branch) for branch in live]
+    results = [run.with_parsed(candidate_result(run.state, branch)) for branch in live]
     live_stream = run.record.live
     queue = None if live_stream is None else live_stream.queue
     try:
-        merged = await run.synthesizer.synthesize(run.query, results, queue)
+        merged = await _merged(run, run.synthesizer, results, queue)
     except Exception as error:
         stop_if_cancelled()
         # The candidates are paid for: the first one goes forward rather than none.
@@ -99,7 +115,33 @@ async def _merge(run: Run, live: list[int]) -> None:
         await run.record(BranchSelected(run.at(), live[0]))
         return
     message = Message("assistant", merged.text)
-    await run.record(BranchSelected(run.at(), None, merged=message, confidence=merged.confidence))
+    confidence = checked_confidence(merged.confidence)
+    selected = BranchSelected(run.at(), None, merged=message, confidence=confidence)
+    selected.finish_reason, selected.model = merged.finish_reason, merged.model
+    await run.record(selected)
+
+
+async def _merged(
+    run: Run, synthesizer: Synthesizer, results: list[AgentResult], queue: Any
+) -> AgentResult:
+    """What a synthesizer makes of the candidates; one that asks models is given the run's way."""
+    synthesize: Any = synthesizer.synthesize
+    metered = {"model": run.judge_model} if _takes_model(synthesize) else {}
+    merged: object = await synthesize(run.query, results, queue, **metered)
+    if isinstance(merged, AgentResult) and isinstance(merged.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return merged
+    raise GradingError(f"synthesize gave {merged!r:.80}; it must give an AgentResult with a text")
+
+
+def _takes_model(synthesize: Any) -> bool:
+    try:
+        parameters = inspect.signature(synthesize).parameters.values()
+    except (TypeError, ValueError):  # written in C, or no function at all
+        return False
+    return any(
+        each.name == "model" and (each.kind is each.KEYWORD_ONLY or place >= _GIVEN)
+        for place, each in enumerate(parameters)
+    )
 
 
 async def _all_failed(run: Run) -> None:
@@ -134,6 +176,14 @@ async def _grade_candidate(run: Run, branch: int) -> None:
     at = run.at(branch=branch)
     try:
         event = await grade_answer(run, at, result)
+    except LoopConvergedError as error:
+        if error.run_id is not None:  # another run's success, which its caller did not catch
+            await _drop(run, branch, error, in_grading=True)
+            return
+        run.branch_failures[branch] = error
+        confidence = checked_confidence(result.confidence)
+        await run.record(PredicateJudged(at, "stop_condition", True, confidence))
+        return
     except Exception as error:
         await _drop(run, branch, error, in_grading=True)
         return
@@ -152,7 +202,7 @@ async def _race(run: Run, wanted: list[int]) -> None:
         if agent_run.exit is ExitReason.AWAITING_APPROVAL:
             return
         await _grade_candidate(run, branch)
-        if not won and agent_run.grade is not None and agent_run.grade.converged:
+        if not won and has_passed(agent_run):
             won = True
             for other, task in tasks.items():
                 if other != branch and task is not None:
@@ -189,6 +239,14 @@ async def _dropping_failures(run: Run, branch: int, work: CandidateWork) -> None
 
 async def _drop(run: Run, branch: int, error: BaseException, *, in_grading: bool = False) -> None:
     run.branch_failures[branch] = error
+    _log.warning(
+        "candidate %d of agent %r is out in iteration %d, its %s failed: %s",
+        branch,
+        run.agent.name,
+        run.state.iteration,
+        "grading" if in_grading else "run",
+        describe(error),
+    )
     await run.record(
         CandidateDropped(run.at(branch=branch), describe(error), in_grading=in_grading)
     )

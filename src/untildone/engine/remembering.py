@@ -92,6 +92,10 @@ async def _past(run: Run, episodes: Episodes) -> list[str]:
     """What past episodes say; a run that is resumed finds its own drafts there and leaves them."""
     recalled = await episodes.recall(run.query)
     own = f"{run.run_id}:"
+    if any(episode.id.startswith(own) for episode in recalled):
+        recall_others: Any = getattr(episodes, "recall_others", None)
+        if recall_others is not None:  # its drafts took the place of what matters
+            recalled = await recall_others(run.query, own)
     return [_episode_in_words(episode) for episode in recalled if not episode.id.startswith(own)]
 
 
@@ -201,7 +205,21 @@ async def _distil(run: Run, reason: ExitReason) -> None:
     quality = None
     if returned is not None:
         quality = returned.score if returned.score is not None else returned.confidence
-    if quality is None or quality < loop.skill_confidence_threshold:
+    if quality is None:
+        _log.warning(
+            "no skill was made of a run of agent %r: it converged, but nothing told how good its"
+            " answer is; set a verifier, or set result.confidence in convergence_fn",
+            run.agent.name,
+        )
+        return
+    if quality < loop.skill_confidence_threshold:
+        _log.info(
+            "no skill was made of a run of agent %r: its quality %g is below"
+            " skill_confidence_threshold %g",
+            run.agent.name,
+            quality,
+            loop.skill_confidence_threshold,
+        )
         return
     distil = run.distil
     name = await _guarded(
@@ -260,7 +278,7 @@ async def _guarded(
     try:
         async with limit:
             given = await ask()
-    except (Exception, asyncio.CancelledError) as error:
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
         if is_being_cancelled():
             # The memory may have made another error of the run's own cancellation.
             if isinstance(error, asyncio.CancelledError):

@@ -18,6 +18,7 @@ from untildone.domain.errors import ConfigError, MemoryProviderError
 from untildone.memory.relevance import words_of
 
 Kind = Literal["helpful", "harmful"]
+_KINDS: Final = get_args(Kind)
 
 MOST_CHARS: Final = 500
 """How long an entry may be."""
@@ -52,7 +53,7 @@ class PlaybookEntry:
     hurt: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
+        if self.kind not in _KINDS:
             raise ConfigError(
                 f"PlaybookEntry.kind is {self.kind!r:.80}; use 'helpful' for what to do or"
                 " 'harmful' for what to avoid"

@@ -117,28 +117,31 @@ def _ranges(characters: Iterable[str]) -> str:
 class Index:
     """Texts by key and how well each fits a query; kept up to date a text at a time."""
 
-    __slots__ = ("_counts", "_postings", "_total")
+    __slots__ = ("_lengths", "_postings", "_total", "_words")
 
     def __init__(self) -> None:
-        self._counts: dict[str, Counter[str]] = {}
+        self._words: dict[str, tuple[str, ...]] = {}
+        self._lengths: dict[str, int] = {}
         self._postings: dict[str, dict[str, int]] = {}
         self._total = 0
 
     def put(self, key: str, text: str) -> None:
         """Takes a text; what the key had before is forgotten."""
         self.drop(key)
-        counts = self._counts[key] = Counter(words_of(text))
+        counts = Counter(words_of(text))
+        self._words[key] = tuple(counts)
         for word, count in counts.items():
             self._postings.setdefault(word, {})[key] = count
+        self._lengths[key] = counts.total()
         self._total += counts.total()
 
     def drop(self, key: str) -> None:
         """Forgets a text, if it is known."""
-        counts = self._counts.pop(key, None)
-        if counts is None:
+        words = self._words.pop(key, None)
+        if words is None:
             return
-        self._total -= counts.total()
-        for word in counts:
+        self._total -= self._lengths.pop(key)
+        for word in words:
             postings = self._postings[word]
             del postings[key]
             if not postings:
@@ -147,7 +150,8 @@ class Index:
     def scores(self, query: str, accepts: Callable[[str], bool]) -> dict[str, float]:
         """A score above 0 for each accepted key that shares a word with the query (BM25)."""
         scores: dict[str, float] = {}
-        texts = len(self._counts)
+        lengths = self._lengths
+        texts = len(lengths)
         mean = self._total / texts if texts else 0.0
         for word in words_of_query(query):
             postings = self._postings.get(word)
@@ -156,7 +160,7 @@ class Index:
             rarity = math.log(1 + (texts - len(postings) + 0.5) / (len(postings) + 0.5))
             for key, count in postings.items():
                 if key in scores or accepts(key):
-                    length = _K1 * (1 - _B + _B * self._counts[key].total() / mean)
+                    length = _K1 * (1 - _B + _B * lengths[key] / mean)
                     gain = rarity * count * (_K1 + 1) / (count + length)
                     scores[key] = scores.get(key, 0.0) + gain
         return scores

@@ -20,7 +20,7 @@ from sqlalchemy.pool import StaticPool
 from untildone.domain.errors import ConfigError, MemoryProviderError, describe
 from untildone.memory.mirror import Mirrors
 from untildone.memory.relevance import words_of, words_of_query
-from untildone.memory.scoped import OWN_PREFIX, Change, Found
+from untildone.memory.scoped import OWN_PREFIX, PLAYBOOKS, Change, Found, shown_url
 
 _WAIT_S: Final = 30
 _WRITES: Final = "untildone_writes"
@@ -40,12 +40,12 @@ def checked_url(url: object) -> URL:
         if known.drivername in ("postgres", "postgresql"):
             known = known.set(drivername="postgresql+psycopg")
         dialect = known.get_dialect()
-    except ArgumentError as error:
+    except ArgumentError:
         msg = (
             "SQLMemoryProvider takes a database URL like 'sqlite:///memory.db' or"
-            f" 'postgresql://user@host/name', not {url!r:.80}"
+            f" 'postgresql://user@host/name', not {shown_url(url)!r}"
         )
-        raise ConfigError(msg) from error
+        raise ConfigError(msg) from None  # what it says may quote the password
     if known.get_backend_name() not in ("sqlite", "postgresql"):
         raise ConfigError(
             f"SQLMemoryProvider knows SQLite and PostgreSQL, not {known.drivername!r};"
@@ -268,7 +268,10 @@ class SqliteEntries(SqlEntries):
     def find(self, query: str, top_k: int, prefix: str) -> list[Found]:
         """The best first by FTS5's own BM25; of equally good ones the one stored last."""
         words, table = self._words, self._table
-        if words is None:
+        may_be_playbooks = bool(prefix) and (
+            PLAYBOOKS.startswith(prefix) or prefix.startswith(PLAYBOOKS)
+        )
+        if words is None or may_be_playbooks:
             return super().find(query, top_k, prefix)
         wanted = words_of_query(query)[:_MOST_QUERY_WORDS]
         if not wanted:
@@ -287,8 +290,11 @@ class SqliteEntries(SqlEntries):
 
     def _replace(self, key: str, value: str | None) -> int | None:
         row = super()._replace(key, value)
-        if row is not None and self._words is not None:
-            words = " ".join(_ascii(word) for word in words_of(f"{key} {value}"))
+        if row is not None and self._words is not None and not key.startswith(PLAYBOOKS):
+            found = words_of(f"{key} {value}")
+            words = " ".join(found)
+            if not words.isascii():
+                words = " ".join(_ascii(word) for word in found)
             self._connection.execute(sa.insert(self._words).values(rowid=row, words=words))
         return row
 

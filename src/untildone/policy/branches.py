@@ -19,24 +19,33 @@ def candidates_to_run(state: RunState, loop: LoopRules) -> list[int]:
     """The candidates that have to be taken on now; empty when there are enough."""
     if loop.votes:
         return _next_wave(state.runs)
-    if loop.branch_early_stop and _has_passed(state):
+    if loop.branch_early_stop and _one_has_passed(state):
         return []
     return [index for index, run in enumerate(state.runs) if _is_unfinished(run)]
 
 
 def candidates_to_grade(state: RunState, loop: LoopRules) -> list[int]:
     """The candidates that have an answer and no grade."""
-    if loop.branch_early_stop and _has_passed(state):
+    if loop.branch_early_stop and _one_has_passed(state):
         return []
     return [
         index
         for index, run in enumerate(state.runs)
-        if run.dropped is None and run.grade is None and run.exit is not None
+        if run.dropped is None
+        and run.grade is None
+        and run.stopped is None
+        and run.exit is not None
     ]
 
 
 def best_graded(state: RunState) -> int:
-    """The live candidate with the best score; of equals, the first."""
+    """The live candidate with the best score; of equals, the first.
+
+    One that its grader ended the run with comes before all of them.
+    """
+    for index in live_candidates(state):
+        if state.runs[index].stopped is not None:
+            return index
     scores = {
         index: grade.score
         for index in live_candidates(state)
@@ -85,8 +94,13 @@ def _next_wave(runs: Sequence[AgentRun]) -> list[int]:
     return []
 
 
-def _has_passed(state: RunState) -> bool:
-    return any(run.grade is not None and run.grade.converged for run in state.runs)
+def has_passed(run: AgentRun) -> bool:
+    """Whether a candidate's grader needs no other candidate."""
+    return run.stopped is not None or (run.grade is not None and run.grade.converged)
+
+
+def _one_has_passed(state: RunState) -> bool:
+    return any(has_passed(run) for run in state.runs)
 
 
 def _is_unfinished(run: AgentRun) -> bool:

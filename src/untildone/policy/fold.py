@@ -219,9 +219,7 @@ def _answer(run: AgentRun, index: int, message: Message) -> None:
             if detector is not None:
                 run.signal = detector.note_result(answer.text, is_error=answer.is_error)
     run.calls = ()
-    if run.exit is not None:  # cancelled while a call waited for a person
-        run.end = len(run.conversation)
-    if run.end:  # it had paused for a person, and was cancelled then
+    if run.exit is not None:  # it had paused for a person, and was cancelled then
         run.end = len(run.conversation)
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from untildone.domain.bounds import check_number
 from untildone.domain.errors import ConfigError
@@ -33,6 +34,11 @@ _INSTRUCTIONS: Final = (
     " it."
 )
 _CITE: Final = " Name in brackets the agent that a claim comes from, as in [agent-1]."
+
+_SAME_FORM: Final = (
+    " The answers are JSON of one form. Give the merged answer as JSON of that very form, and"
+    " nothing beside it but the last line."
+)
 
 
 @dataclass(frozen=True)
@@ -143,6 +149,12 @@ class APEXSynthesizer:
             merged.cached_tokens += usage.cached_tokens
         return merged
 
+    def asking(self, model: Model) -> Self:
+        """The same synthesizer with another model: a run has it ask by the run's own way."""
+        other = copy(self)
+        other.model = model
+        return other
+
     def build_citations(self, results: Sequence[AgentResult], text: str) -> list[ApexCitation]:
         """Traces each sentence of a merged text to the answer that shares most words with it.
 
@@ -167,9 +179,12 @@ class APEXSynthesizer:
         return resolve_model(self.model)
 
     def _request(self, query: str, results: Sequence[AgentResult]) -> ModelRequest:
-        instructions = self.config.system_prompt or (
-            _INSTRUCTIONS + (_CITE if self.config.cite_sources else "")
-        )
+        if self.config.system_prompt:
+            instructions = self.config.system_prompt
+        elif all(result.parsed is not None for result in results):
+            instructions = _INSTRUCTIONS + _SAME_FORM  # which has no room for names in brackets
+        else:
+            instructions = _INSTRUCTIONS + (_CITE if self.config.cite_sources else "")
         answers = "\n\n".join(
             framed(f"agent-{number}", result.text) for number, result in enumerate(results, 1)
         )
