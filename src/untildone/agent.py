@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from inspect import iscoroutinefunction
+from reprlib import recursive_repr
 from typing import Any, Final, Literal, cast
 
 from untildone.domain.bounds import check_count, check_number
@@ -22,7 +23,9 @@ from untildone.domain.errors import (
     ServerError,
 )
 from untildone.domain.grading import LoopOutcome
+from untildone.domain.masking import masked
 from untildone.domain.results import AgentResult
+from untildone.domain.tools import TOOL_NAME
 from untildone.policy.rules import DEFAULT_REFINE_PROMPT, DEFAULT_STUCK_POLICY
 from untildone.policy.stuck import StuckPolicy
 from untildone.ports import Grader, Model, Predicate, Synthesizer
@@ -400,6 +403,13 @@ class Agent:
             )
         _check_memories("Agent", self)
 
+    @recursive_repr("Agent(...)")
+    def __repr__(self) -> str:
+        """All fields; a mask for what ``extra_params`` has under names that secrets have."""
+        shown = {one.name: getattr(self, one.name) for one in fields(self)}
+        shown["extra_params"] = masked(self.extra_params)
+        return f"Agent({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
     def _check_servers(self) -> None:
         for index, server in enumerate(self.mcps):
             if isinstance(server, type) or not callable(getattr(server, "transport", None)):
@@ -417,6 +427,9 @@ class Agent:
         Args:
             name: The tool's name; default: the agent's.
             description: What the calling model reads; default: a sentence with the agent's name.
+
+        Raises:
+            ConfigError: The name is none that providers accept.
         """
         return AgentAsTool(
             self, name or self.name, description or f"Hands a task to the agent {self.name}."
@@ -430,6 +443,18 @@ class AgentAsTool:
     agent: Agent
     name: str
     description: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not TOOL_NAME.fullmatch(self.name):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(
+                f"an agent cannot be a tool with the name {self.name!r:.80}: a tool's name has"
+                ' letters a to z, digits, _ and -, at most 64; give it one: as_tool(name="helper")'
+            )
+        if not isinstance(self.description, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(
+                f"as_tool(description=) is {self.description!r:.80}; give a text, what the calling"
+                " model reads"
+            )
 
 
 def criterion_name(criterion: object) -> str:

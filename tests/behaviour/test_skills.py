@@ -292,6 +292,32 @@ async def test_a_config_that_warned_stays_harmless():
     assert (result.text, result.exit_reason) == ("2", ExitReason.MAX_ITERATIONS)
 
 
+@requirement("distil.no-silent-no-op")
+async def test_a_run_that_converged_without_any_quality_says_why_it_made_no_skill(
+    caplog: pytest.LogCaptureFixture,
+):
+    seen = await watch(distilling(convergence_fn=in_turn(True)))
+    assert seen.result is not None
+    assert seen.result.exit_reason is ExitReason.CONVERGED
+    assert EventType.SKILL_EXTRACTED not in seen.kinds
+    assert names() == []
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "no skill was made" in record.message
+    assert "set a verifier, or set result.confidence" in record.message
+
+
+@requirement("distil.no-silent-no-op")
+async def test_a_quality_below_the_threshold_is_told_as_information(
+    caplog: pytest.LogCaptureFixture,
+):
+    caplog.set_level("INFO", "untildone")
+    await watch(distilling(verifier=scoring(0.82)))
+    (record,) = caplog.records
+    assert record.levelname == "INFO"
+    assert "its quality 0.82 is below skill_confidence_threshold 0.85" in record.message
+
+
 @requirement("distil.never-costs")
 async def test_a_distillation_that_fails_costs_no_answer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -108,7 +108,7 @@ async def test_at_the_cap_the_finish_reason_is_the_last_replys():
 
 
 @requirement("turns.empty-answer")
-@pytest.mark.parametrize("empty", ["", None])
+@pytest.mark.parametrize("empty", ["", None, " \n"])
 async def test_an_empty_answer_ends_the_turns_and_is_never_sent_back(empty: str | None):
     model = ScriptedModel([looking("attic"), reply(empty), looking("cellar"), reply(empty), "Ok"])
     agent = Agent("ada", model, tools=[look], loop_config=LoopConfig(max_iterations=3))

@@ -89,6 +89,18 @@ async def test_the_model_reads_the_text_of_a_denial():
     assert answers(result.messages) == ["Bob is on holiday."]
 
 
+@requirement("approval.reason-is-read")
+async def test_a_denial_can_be_sent_whatever_text_it_has():
+    desk = Desk("no " * 500_000, "half \ud800")
+    calls = [call("send", to="ann"), call("send", to="bob")]
+    result = await run_agent(desk.agent(reply(None, calls), "Done."), ask())
+    long, half = answers(result.messages)
+    assert len(long) <= 50_000
+    assert long.startswith("no no ")
+    assert "characters left out" in long
+    assert half == "half ?"
+
+
 @requirement("approval.denied-runs-nothing")
 async def test_in_a_batch_only_the_denied_calls_do_not_run():
     desk = Desk(True, False, "no", True)

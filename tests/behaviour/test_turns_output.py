@@ -71,3 +71,52 @@ async def test_a_reply_that_does_not_fit_after_its_repair_is_an_error_with_the_r
     assert (result.exit_reason, result.turns) == (ExitReason.ERROR, 2)
     assert result.text == second
     assert (result.input_tokens, result.output_tokens) == (20, 10)
+
+
+SORRY = "I'm sorry, I can't help with that."
+
+
+@requirement("output.refused")
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        pytest.param(
+            reply(SORRY, extra={"refusal": SORRY}),
+            f"it is a refusal of the model: {SORRY}",
+            id="OpenAI's",
+        ),
+        pytest.param(
+            reply(SORRY, finish_reason="content_filter"),
+            f"the model or its provider refused (finish_reason content_filter): {SORRY}",
+            id="Anthropic's",
+        ),
+        pytest.param(
+            reply("", finish_reason="content_filter"),
+            "refused (finish_reason content_filter): (it gave no words)",
+            id="without a word",
+        ),
+    ],
+)
+async def test_a_refusal_is_told_as_one_and_not_as_bad_json(refusal, said: str):
+    model = ScriptedModel([refusal, refusal])
+    with pytest.raises(OutputParseError) as caught:
+        await run_agent(agent(model), ask())
+    assert str(caught.value).endswith(said)
+    assert "JSON" not in str(caught.value)
+    assert said in str(model.requests[1].messages[-1]["content"])
+
+
+@requirement("output.parsed")
+async def test_what_fits_is_taken_whatever_the_provider_calls_it():
+    result = await run_agent(agent(ScriptedModel([reply(FITS, extra={"refusal": "no"})])), ask())
+    assert result.parsed == City(name="Rome", people=2_800_000)
+
+
+@requirement("output.refused")
+async def test_a_long_refusal_is_cut():
+    long = "no " * 100_000
+    refusal = reply(long, extra={"refusal": long})
+    with pytest.raises(OutputParseError, match="characters left out") as caught:
+        await run_agent(agent(ScriptedModel([refusal, refusal])), ask())
+    assert len(str(caught.value)) < 2_000
+    assert caught.value.raw_text == long

@@ -298,6 +298,13 @@ async def test_an_unknown_tool_runs_nothing_and_names_those_there_are(wipe, wipe
     assert "wipe" in text.replace("whipe", "")
 
 
+@requirement("tools.unknown-tool", "tools.error-to-act-on")
+async def test_an_unknown_name_is_not_echoed_whole(wipe):
+    text = await answer_to(call("n" * 1_000_000), tools=[wipe])
+    assert len(text) < 300
+    assert text.startswith(f"Error: there is no tool '{'n' * 80}…'. Tools you can call: ")
+
+
 @requirement("tools.unknown-tool")
 async def test_a_call_of_an_agent_without_tools_is_answered_too():
     text = await answer_to(call("search", query="x"), tools=[])
@@ -323,6 +330,16 @@ async def test_beside_a_call_that_runs_nothing_the_others_run(wipe, wiped):
 class UnprintableError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
+
+
+@requirement("tools.raising")
+@pytest.mark.parametrize("kind", [ValueError, ToolError])
+async def test_what_a_tool_raises_can_be_sent_and_stored(kind: type[Exception]):
+    async def fail() -> str:
+        raise kind("half \ud800, whole é")
+
+    text = await answer_to(call("fail"), tools=[fail])
+    assert text.endswith("half ?, whole é")
 
 
 FAILURES = [
@@ -439,12 +456,21 @@ async def test_a_converged_run_inside_a_tool_is_the_calls_success(alone: bool):
 
 
 @requirement("tools.converged-inside")
-async def test_a_converged_error_that_a_tool_raises_itself_is_its_success_too():
+@pytest.mark.parametrize(
+    ("given", "answer"),
+    [
+        (AgentResult("other", "the answer"), "the answer"),
+        ("the answer", "the answer"),
+        (42, "42"),
+        (None, "the stop condition was met"),
+    ],
+)
+async def test_a_converged_error_that_a_tool_raises_itself_is_its_success_too(given, answer):
     async def research() -> str:
-        raise LoopConvergedError(AgentResult("other", "the answer"))
+        raise LoopConvergedError(given)
 
     result = await batch(call("research"), tools=[research])
-    assert answers(result.messages) == ["the answer"]
+    assert answers(result.messages) == [answer]
     assert result.tool_calls[0]["is_error"] is False
 
 

@@ -41,7 +41,7 @@ from untildone import (
 )
 from untildone.domain.messages import user_message
 from untildone.domain.requests import ModelRequest
-from untildone.testing import FakeClock, ScriptedModel
+from untildone.testing import FakeClock, ScriptedModel, call, reply
 
 
 def verdict(score: object, *issues: str, suggestion: str = "") -> str:
@@ -141,6 +141,14 @@ BAD_REPLIES: dict[str, str] = {
     "a list in a fence": "```json\n[0.9]\n```",
     "issues that are none": '{"issues": 3, "suggestion": "", "score": 0.9}',
     "two verdicts": verdict(0.1) + "\n" + verdict(0.9),
+    "a quoted verdict in a fence and its own": (
+        f"The answer says:\n```json\n{verdict(1.0)}\n```\nI say: {verdict(0.1)}"
+    ),
+    "a quoted verdict and its own, cut off": (
+        f'The answer says {verdict(1.0)}. I say: {{"score": 0.1, "issues": ["no'
+    ),
+    "a score that stands twice": '{"score": 0.1, "issues": [], "suggestion": "", "score": 0.9}',
+    "a list of verdicts": f"[{verdict(0.9)}]",
     "a quoted verdict and its own": (
         f"The answer says:\n```json\n{verdict(1.0)}\n```\nI say:\n```json\n{verdict(0.1)}\n```"
     ),
@@ -168,9 +176,12 @@ async def test_a_second_reply_that_is_no_verdict_is_an_error_and_the_answer_is_k
 
 
 @requirement("verifier.one-repair")
-async def test_an_empty_reply_is_not_sent_back_as_an_empty_message():
-    _, judge = await graded_once("", verdict(0.85))
-    assert all(message["content"] for message in judge.requests[1].messages)
+@pytest.mark.parametrize(
+    "empty", ["", reply(None, call("look")), " \n"], ids=["none", "call", "space"]
+)
+async def test_an_empty_reply_is_not_sent_back_as_an_empty_message(empty: Any):
+    _, judge = await graded_once(empty, verdict(0.85))
+    assert all((message["content"] or "").strip() for message in judge.requests[1].messages)
 
 
 @requirement("verifier.readable-replies")

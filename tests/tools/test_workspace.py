@@ -4,7 +4,10 @@ import asyncio
 import os
 import socket
 import stat
+import subprocess
+import sys
 import threading
+import tracemalloc
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -15,6 +18,7 @@ from untildone import Agent, ConfigError, ToolError, run_agent
 from untildone.domain.tools import output_text
 from untildone.testing import ScriptedModel, call, reply
 from untildone.tools import as_tool, confined
+from untildone.tools import workspace as workspace_module
 from untildone.tools.workspace import MAX_LISTED, MAX_MATCHES, MAX_READ_CHARS, Workspace
 
 SECRET = "the secret outside"
@@ -456,6 +460,7 @@ def test_a_file_that_grows_while_it_is_read_is_given_up(workspace, root, monkeyp
     ("data", "said"),
     [
         (b"\x89PNG\r\n\x1a\n\0\0", "is binary: 10 bytes"),
+        (b"a" * 2_000_000 + b"\0" + b"a" * 2_000_000, "is binary: 4,000,001 bytes"),
         (b"caf\xe9", "is no UTF-8 text: 4 bytes, the first odd one at 3"),
         ("text".encode("utf-16"), "is binary"),
     ],
@@ -473,6 +478,87 @@ def test_half_a_character_is_refused_and_leaves_nothing_behind(workspace, root: 
     with pytest.raises(ToolError, match="half a character"):
         workspace.write_file("x", "a\ud800")
     assert names_of(root) == ["README.md", "src"]
+
+
+def test_an_edit_that_would_make_too_much_is_refused_before_it_is_made(workspace, root: Path):
+    (root / "g").write_text("aä" * 250_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ToolError, match=r"the file would have 750,750,000 bytes; at most"):
+            workspace.edit_file("g", "a", "b" * 3_001, replace_all=True)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 20_000_000
+    assert (root / "g").read_text() == "aä" * 250_000
+    with pytest.raises(ToolError, match="half a character"):
+        workspace.edit_file("README.md", "Readme", "\ud800")
+
+
+def test_a_search_reads_little_of_binary_files(workspace, root: Path, monkeypatch):
+    for number in range(20):
+        with (root / f"image{number}").open("wb") as file:
+            file.write(b"\x89PNG\r\n\x1a\n\0\0")
+            file.truncate(10_000_000)
+    read = count_bytes_read(monkeypatch)
+    assert workspace.search_files("c = a") == (
+        "src/main.py:3: c = a + b\n[20 binary, large or unreadable files were left out]"
+    )
+    assert sum(read) < 1_000_000
+
+
+def test_a_search_counts_all_that_it_reads(workspace, root: Path, monkeypatch):
+    for number in range(20):
+        (root / f"latin{number:02}").write_bytes(b"caf\xe9" * 1_000)
+    monkeypatch.setattr(workspace_module, "MAX_SEARCHED_BYTES", 20_000)
+    read = count_bytes_read(monkeypatch)
+    assert workspace.search_files("zzz") == (
+        "no line has it\n[there is more than one search reads; search a directory below]\n"
+        "[5 binary, large or unreadable files were left out]"
+    )
+    assert sum(read) == len("# Readme\n") + 5 * 4_000
+
+
+def count_bytes_read(monkeypatch) -> list[int]:
+    sizes: list[int] = []
+    real_read = os.read
+
+    def counting(descriptor: int, size: int) -> bytes:
+        data = real_read(descriptor, size)
+        sizes.append(len(data))
+        return data
+
+    monkeypatch.setattr(os, "read", counting)
+    return sizes
+
+
+AS_A_PLAIN_USER = """
+import os, sys
+from untildone import ToolError
+from untildone.tools.workspace import Workspace
+
+workspace = Workspace(sys.argv[1])
+if os.geteuid() == 0:
+    for path in (sys.argv[1], f"{sys.argv[1]}/README.md"):
+        os.chown(path, 65534, 65534)
+    os.setuid(65534)
+for change in (workspace.write_file, workspace.edit_file):
+    try:
+        change("README.md", "Readme", *(["new"] if change == workspace.edit_file else []))
+    except ToolError as error:
+        print(error)
+print(workspace.write_file("other", "new"))
+"""
+
+
+def test_a_read_only_file_stays_as_it_is(root: Path):
+    (root / "README.md").chmod(0o444)
+    command = [sys.executable, "-c", AS_A_PLAIN_USER, str(root)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    refused = "README.md is read-only; leave it as it is, or write another file"
+    assert ended.stdout.splitlines() == [refused, refused, "made other: 1 line, 3 bytes"]
+    assert (root / "README.md").read_text() == "# Readme\n"
+    assert names_of(root) == ["README.md", "other", "src"]
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(workspace, root, monkeypatch):

@@ -83,6 +83,15 @@ class LoopConvergedError(RunError):
         super().__init__(message, result)
         self.run_id: str | None = None
 
+    @property
+    def answer(self) -> str:
+        """What the run that ended with it gave: where it leaves a tool, the call's result."""
+        given: object = self.result
+        if given is None:
+            return str(self)
+        text = getattr(given, "text", given)  # a plain text in its place is what was meant
+        return text if isinstance(text, str) else str(given)
+
 
 class LoopUnsatisfiedError(RunError):
     """No iteration was accepted and ``on_exhausted`` is ``LoopOutcome.FAIL_RUN`` (S3)."""

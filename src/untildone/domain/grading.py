@@ -46,11 +46,14 @@ class CriterionVerdict:
         satisfied: False asks for another iteration.
         feedback: What the agent is told when another iteration is asked for.
         messages: Messages in OpenAI form, sent verbatim instead of the feedback.
+        undecided: Whether nobody knows, as when a judge's reply was unclear. With ``satisfied``
+            False it asks for another iteration like a refusal, but ``not_`` does not turn it round.
     """
 
     satisfied: bool
     feedback: str | None = None
     messages: Sequence[dict[str, Any]] | None = None
+    undecided: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,8 +88,12 @@ class Message:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing in it that could be sent: no content and no tool call."""
-        return not self.content and not self.tool_calls
+        """Whether nothing in it could be sent: it has no call, and no text but whitespace."""
+        if self.tool_calls:
+            return False
+        if isinstance(self.content, list):
+            return all(set(part) <= _TEXT_KEYS for part in self.content) and not self.text.strip()
+        return not self.text.strip()
 
     def to_dict(self) -> dict[str, Any]:
         """The message in OpenAI form, as a fresh dict; ``is_error`` appears only where true."""
@@ -127,6 +131,7 @@ class Message:
         return form
 
 
+_TEXT_KEYS: Final = frozenset({"type", "text"})
 _KNOWN_CALL_KEYS: Final = frozenset({"id", "type", "function", "index"})
 _KNOWN_KEYS: Final = frozenset({"role", "content", "tool_calls", "tool_call_id", "is_error"})
 

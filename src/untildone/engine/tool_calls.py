@@ -33,6 +33,11 @@ _CUT_OFF = (
     "The reply was cut off by the token limit before the arguments were complete, so the tool was"
     " not run. Make the call again with shorter arguments."
 )
+_FILTERED = (
+    "The provider's content filter stopped the reply before the arguments were complete, so the"
+    " tool was not run."
+)
+_CUT_SHORT = {"length": _CUT_OFF, "content_filter": _FILTERED}
 _DENIED = "This call was denied by the user. Do not repeat it; go on without it."
 _LONGEST_NAME = 80
 
@@ -108,13 +113,14 @@ async def _answer(run: Run, agent_run: AgentRun, at: At, index: int) -> None:
 
 def _parse(tool: Tool, call: ToolCall, finish_reason: str | None) -> dict[str, Any]:
     """The arguments; a reply that was cut off may not run a tool with what is left of them."""
-    if finish_reason == "length" and not call.arguments.strip():
-        raise ToolError(_CUT_OFF)
+    cut_short = _CUT_SHORT.get(finish_reason or "")
+    if cut_short is not None and not call.arguments.strip():
+        raise ToolError(cut_short)
     try:
         return tool.parse(call.arguments)
     except ToolError as error:
-        if finish_reason == "length":
-            raise ToolError(_CUT_OFF) from error
+        if cut_short is not None:
+            raise ToolError(cut_short) from error
         raise
     except Exception as error:
         _log.warning("tool %r could not read its arguments", call.name, exc_info=True)
@@ -154,7 +160,7 @@ async def _run(run: Run, tool: Tool, arguments: dict[str, Any]) -> tuple[str | T
         return await tool.run(arguments, run.offload), False
     except LoopConvergedError as error:
         # It belongs to the run that raised it; here it is that run's success.
-        return _told(error.result.text if error.result is not None else str(error)), False
+        return _told(error.answer), False
     except ToolError as error:
         return _told(f"Error: {error}"), True
     except asyncio.CancelledError as error:

@@ -1,4 +1,4 @@
-"""Long texts cut in the middle, so that none is sent whole on every turn."""
+"""Texts made fit to be sent: long ones cut in the middle, half characters replaced."""
 
 from __future__ import annotations
 
@@ -31,6 +31,17 @@ def cut_text(text: str, max_chars: int = DEFAULT_MAX_RESULT_CHARS) -> str:
     head = (room + 1) // 2
     tail = room - head
     return text[:head] + _mark(total - room, total, digest) + text[total - tail :]
+
+
+def encodable(text: str) -> str:
+    """The text, without the lone surrogates that no wire and no store can take."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
 
 
 def _mark(left_out: int, total: int, digest: str) -> str:

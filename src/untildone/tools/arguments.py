@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Final, NoReturn, cast
 
 from untildone.domain.errors import ToolError
@@ -22,6 +24,7 @@ _MAX_PATH: Final = 80
 _MAX_WORDING: Final = 200
 _MAX_SHAPE: Final = 300
 _MAX_CHOICES: Final = 8
+_MAX_LISTED: Final = 1_000
 
 
 class Arguments:
@@ -76,13 +79,12 @@ class Arguments:
         """Takes the two things that are right and that the validator refuses."""
         if not text.strip() and not self._schema["properties"]:
             return {}
-        problems = _problems(error)
-        if any(map(_is_whole_number, problems)):
+        if _may_be_whole_numbers(text, error):
             try:
                 return self._validate(_with_whole_numbers(text), strict=True)
             except Exception as second:
-                problems = _problems(second) or problems
-        raise ToolError(self._refusal(text, error, problems)) from error
+                error = second if _count(second) else error
+        raise ToolError(self._refusal(text, error)) from error
 
     def _check_json(self, text: str) -> None:
         """Refuses what the validator's parser lets pass and JSON does not, or not clearly."""
@@ -103,9 +105,13 @@ class Arguments:
 
     # ── What the model reads ─────────────────────────────────────────────────────────────────────
 
-    def _refusal(self, text: str, error: Exception, problems: Sequence[Mapping[str, Any]]) -> str:
+    def _refusal(self, text: str, error: Exception) -> str:
         if not text.strip():
             return self._with_shape("There are no arguments")
+        count = _count(error)
+        if count > _MAX_LISTED:  # to list them all takes seconds, in the event loop
+            return self._with_shape(f"The arguments do not fit in {count:,} places")
+        problems = _problems(error)
         whole = problems[0] if problems and not problems[0]["loc"] else {"type": "", "msg": ""}
         if whole["type"] == "json_invalid":
             return self._invalid(whole["msg"].removeprefix("Invalid JSON: "))
@@ -136,10 +142,13 @@ class Arguments:
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     keyed = dict(pairs)
-    if len(keyed) != len(pairs):
-        keys = [key for key, _ in pairs]
-        doubled = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {_name(doubled)} is there twice")
+    if len(keyed) == len(pairs):
+        return keyed
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise ValueError(f"the key {_name(key)} is there twice")
+        seen.add(key)
     return keyed
 
 
@@ -152,7 +161,8 @@ def _finite(text: str) -> float:
 
 def _whole(text: str) -> int | float:
     number = _finite(text)
-    return int(number) if number.is_integer() else number
+    exact = Decimal(text)  # a float has no place for all digits of a large whole number
+    return int(exact) if exact == exact.to_integral_value() else number
 
 
 def _no_constant(text: str) -> NoReturn:
@@ -162,7 +172,14 @@ def _no_constant(text: str) -> NoReturn:
 _decode: Final = json.JSONDecoder(
     object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant
 ).decode
+_FRACTION: Final = re.compile(r"[0-9][.eE]")
 _decode_whole: Final = json.JSONDecoder(parse_float=_whole, parse_constant=_no_constant).decode
+
+
+def _may_be_whole_numbers(text: str, error: Exception) -> bool:
+    if _count(error) > _MAX_LISTED:
+        return _FRACTION.search(text) is not None
+    return any(map(_is_whole_number, _problems(error)))
 
 
 def _is_whole_number(problem: Mapping[str, Any]) -> bool:
@@ -176,6 +193,13 @@ def _with_whole_numbers(text: str) -> str:
 
 
 # ── Problems in words ────────────────────────────────────────────────────────────────────────────
+
+
+def _count(error: Exception) -> int:
+    """How many single errors a pydantic ``ValidationError`` has; 0 for anything else."""
+    from pydantic_core import ValidationError  # loaded before, with the validator
+
+    return error.error_count() if isinstance(error, ValidationError) else 0
 
 
 def _problems(error: Exception) -> Sequence[Mapping[str, Any]]:

@@ -37,6 +37,7 @@ _INSIDE: Final = _FLAGS["O_NOFOLLOW"] | _FLAGS["O_CLOEXEC"]
 _OPEN_DIRECTORY: Final = os.O_RDONLY | _FLAGS["O_DIRECTORY"] | _INSIDE
 _OPEN_FILE: Final = os.O_RDONLY | _FLAGS["O_NONBLOCK"] | _FLAGS["O_NOCTTY"] | _INSIDE
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _INSIDE
+_READ_FIRST: Final = 1 << 13
 _READ_AT_ONCE: Final = 1 << 20
 _SECOND_NS: Final = 1_000_000_000
 
@@ -111,8 +112,10 @@ class ConfinedDirectory:
             with suppress(OSError):
                 os.close(descriptor)
 
-    def read(self, path: str) -> bytes:
-        """The content of a regular file.
+    def read(self, path: str) -> tuple[bytes, int]:
+        """The content of a regular file, and its size in bytes.
+
+        Of a binary file only the beginning, up to some place behind its first NUL.
 
         Raises:
             ToolError: There is none, it is something else, or it is too large.
@@ -128,7 +131,7 @@ class ConfinedDirectory:
             Whether there was none before.
 
         Raises:
-            ToolError: Something else is there, or it cannot be written.
+            ToolError: Something else is there, it is read-only, or it cannot be written.
         """
         parts = names_in(path, wants_file=True)
         if len(data) > MAX_FILE_BYTES:
@@ -137,6 +140,8 @@ class ConfinedDirectory:
             before = _status(parts[-1], directory)
             if before is not None and not stat.S_ISREG(before.st_mode):
                 raise ToolError(f"{path} is {kind_in_words(before.st_mode)}, not a file")
+            if before is not None and not _may_write(parts[-1], directory):
+                raise ToolError(f"{path} is read-only; leave it as it is, or write another file")
             _put(parts[-1], directory, data, before)
         return before is None
 
@@ -292,19 +297,28 @@ def _status(name: str, directory: int) -> os.stat_result | None:
         return None
 
 
-def _content(name: str, directory: int, path: str) -> bytes:
+def _may_write(name: str, directory: int) -> bool:
+    """Whether the file itself could be written: to put another one in its place needs less."""
+    as_who_opens = os.access in os.supports_effective_ids
+    return os.access(name, os.W_OK, dir_fd=directory, effective_ids=as_who_opens)
+
+
+def _content(name: str, directory: int, path: str) -> tuple[bytes, int]:
     # Looked at first, since opening a device may already do something; and again once it is open,
     # since it may have been swapped in between.
     _check_readable(os.stat(name, dir_fd=directory, follow_symlinks=False), path)
     descriptor = os.open(name, _OPEN_FILE, dir_fd=directory)
     try:
-        _check_readable(os.fstat(descriptor), path)
+        status = os.fstat(descriptor)
+        _check_readable(status, path)
         data = bytearray()
-        while piece := os.read(descriptor, _READ_AT_ONCE):
+        while piece := os.read(descriptor, _READ_AT_ONCE if data else _READ_FIRST):
             data += piece
             if len(data) > MAX_FILE_BYTES:
                 raise _too_large(path, len(data))
-        return bytes(data)
+            if b"\0" in piece:
+                break
+        return bytes(data), max(status.st_size, len(data))
     finally:
         os.close(descriptor)
 

@@ -24,6 +24,7 @@ from untildone.policy.cutting import DEFAULT_MAX_RESULT_CHARS
 from untildone.ports import Offload
 from untildone.tools.json_arguments import JsonArguments
 from untildone.tools.mcp_connection import Connection, LastWords, StderrReader, close_all
+from untildone.tools.mcp_reading import mended
 from untildone.tools.mcp_results import content_output
 from untildone.tools.options import LEAST_MAX_RESULT_CHARS
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]*")
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
 _PATH: Final = re.compile(r"(?:\.{0,2}|~|[A-Za-z]:)[/\\][^=]*$")
+_SECRET_OPTION: Final = re.compile(r"(?i)--?[a-z_-]*(?:pass|pw|secret|token|key)[a-z_-]*")
+"""An option whose value, the next word, nobody shall read."""
 _LONGEST_NAME: Final = 64
 _LONGEST_LABEL: Final = 160
 _READ_S: Final = 300.0
@@ -130,7 +133,14 @@ class StdioMCP(MCPServer):
     def label(self) -> str:
         """The command and its arguments."""
         # A path to a file is long and has no gaps, like a key, but it is what a person looks for.
-        shown = (word if _PATH.match(word) else _redacted(word) for word in self.args)
+        shown = (
+            "[secret]"
+            if _SECRET_OPTION.fullmatch(before)
+            else word
+            if _PATH.match(word)
+            else _redacted(word)
+            for before, word in zip(("", *self.args), self.args, strict=False)
+        )
         return _label(" ".join((self.command, *shown)))
 
     @property
@@ -151,9 +161,10 @@ class StdioMCP(MCPServer):
             args=list(self.args),
             env=None if self.env is None else dict(self.env),
             cwd=self.cwd,
+            encoding_error_handler="replace",  # one line in another encoding would end all reading
         )
         with StderrReader(words) as stderr:
-            yield stdio_client(parameters, errlog=stderr)
+            yield mended(stdio_client(parameters, errlog=stderr), self.label)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +205,7 @@ class HTTPMCP(MCPServer):
         """The address, without user and query."""
         parts = urlsplit(self.url)
         host = parts.netloc.rpartition("@")[2]
-        return _label(_redacted(f"{parts.scheme}://{host}{parts.path}"))
+        return _label(f"{parts.scheme}://{host}{_redacted(parts.path)}")
 
     @property
     def advice(self) -> str:
@@ -210,7 +221,7 @@ class HTTPMCP(MCPServer):
         from mcp.client.streamable_http import streamable_http_client
 
         async with self._http_client(words) as http:
-            yield streamable_http_client(self.url, http_client=http)
+            yield mended(streamable_http_client(self.url, http_client=http), self.label)
 
     def _http_client(self, words: LastWords) -> Any:
         import httpx2
@@ -256,7 +267,7 @@ class SSEMCP(HTTPMCP):
         def factory(*_: object, **__: object) -> Any:
             return self._http_client(words)
 
-        yield sse_client(self.url, httpx_client_factory=factory)
+        yield mended(sse_client(self.url, httpx_client_factory=factory), self.label)
 
 
 class MCPTool:
@@ -264,11 +275,13 @@ class MCPTool:
 
     __slots__ = ("_arguments", "_connection", "_wire_name", "max_result_chars", "server", "spec")
 
-    def __init__(self, server: MCPServer, connection: Connection, listed: ListedTool) -> None:
+    def __init__(
+        self, server: MCPServer, connection: Connection, listed: ListedTool, name: str
+    ) -> None:
         self.server = server
         self.max_result_chars = server.max_result_chars
         self.spec = ToolSpec(
-            name=_NOT_IN_NAMES.sub("_", server.prefix + listed.name)[:_LONGEST_NAME],
+            name=name,
             description=listed.description or listed.title or "",
             parameters={"properties": {}, **listed.input_schema},
             traits=_traits(listed),
@@ -324,7 +337,9 @@ async def open_servers(
         for server, connection, listed in zip(servers, connections, opened, strict=True):
             if isinstance(listed, BaseException):
                 raise listed
-            tools += [MCPTool(server, connection, tool) for tool in _chosen(server, listed)]
+            chosen = _chosen(server, listed)
+            names = _names(server.prefix, chosen)
+            tools += [MCPTool(server, connection, tool, names[tool.name]) for tool in chosen]
         _refuse_clashes(tools, taken)
         yield tools
     finally:
@@ -350,10 +365,38 @@ def _clash(tool: MCPTool, other: str) -> str:
     )
 
 
+def _names(prefix: str, tools: Sequence[ListedTool]) -> dict[str, str]:
+    """What models call the tools of one server, by the server's own names.
+
+    A name that can be kept is kept; of others that would be the same, the later get a number.
+    """
+    written = {tool.name: _written(prefix + tool.name) for tool in tools}
+    kept = {name for name in written if written[name] == prefix + name}
+    taken = {written[name] for name in kept}
+    for name, wanted in written.items():
+        if name in kept:
+            continue
+        free, number = wanted, 1
+        while free in taken:
+            number += 1
+            free = f"{wanted[: _LONGEST_NAME - len(str(number)) - 1]}_{number}"
+        taken.add(free)
+        written[name] = free
+    return written
+
+
+def _written(name: str) -> str:
+    """A name as models take it."""
+    return _NOT_IN_NAMES.sub("_", name)[:_LONGEST_NAME] or "_"
+
+
 def _chosen(server: MCPServer, listed: Sequence[ListedTool]) -> list[ListedTool]:
+    """The tools to use; of two of one name the server itself cannot tell which is meant."""
+    by_name: dict[str, ListedTool] = {}
+    for tool in listed:
+        by_name.setdefault(tool.name, tool)
     if server.only is None:
-        return list(listed)
-    by_name = {tool.name: tool for tool in listed}
+        return list(by_name.values())
     unknown = [name for name in server.only if name not in by_name]
     if unknown:
         known = ", ".join(sorted(by_name)) or "none"

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("untildone")
 
 _MOST_PAGES: Final = 100
+_PROBE_S: Final = 5.0
+"""How long a server that gave no result in time may take to show that it still answers."""
 _WORDS_KEPT: Final = 2_000
 _WORDS_SHOWN: Final = 500
 _CHUNK: Final = 65_536
@@ -108,9 +110,12 @@ class Connection:
         scope = asyncio.timeout(self._server.timeout_s)
         try:
             async with scope:
-                return await link.client.call_tool(name, arguments)
+                result = await link.client.call_tool(name, arguments)
+            link.is_doubtful = False
+            return result
         except Exception as error:
             if scope.expired():
+                link.is_doubtful = True
                 raise ToolError(
                     f"timed out: the MCP server gave no result within {self._server.timeout_s:g} s;"
                     " whether the call had an effect is not known"
@@ -135,13 +140,13 @@ class Connection:
 
     async def _usable_link(self) -> _Link:
         link = self._links[-1]
-        if link.is_usable:
+        if link.is_usable and not link.is_doubtful:
             return link
         async with self._reconnecting:
             link = self._links[-1]
             if self._closed:
                 raise ToolError("the connection to the MCP server is closed: the run has ended")
-            if link.is_usable:
+            if link.is_usable and await link.still_answers():
                 return link
             await link.gone()
             try:
@@ -198,6 +203,7 @@ class _Link:
         self.words = LastWords()
         self.tools: list[Tool] = []
         self.reason = "the connection was closed"
+        self.is_doubtful = False
         self.ready: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._server = server
         self._scope: CancelScope = anyio.CancelScope()
@@ -208,6 +214,20 @@ class _Link:
     @property
     def is_usable(self) -> bool:
         """Whether a call may reach the server this way."""
+        return self._is_open
+
+    async def still_answers(self) -> bool:
+        """Whether it does; asked where a call had no result in time, or the next would wait too."""
+        if self.is_doubtful:
+            try:
+                async with asyncio.timeout(min(_PROBE_S, self._server.timeout_s)):
+                    await self.client.list_tools()
+            except Exception as error:
+                from mcp import MCPError as ProtocolError
+
+                if not isinstance(error, ProtocolError) or self.is_lost_with(error):
+                    return False
+            self.is_doubtful = False
         return self._is_open
 
     def is_lost_with(self, error: Exception) -> bool:
@@ -263,16 +283,24 @@ class _Link:
 
 
 async def _listed(client: Client) -> list[Tool]:
-    """All tools of a server, page by page; a server that never comes to an end is cut off."""
+    """All tools of a server, page by page.
+
+    Raises:
+        MCPError: They have no end.
+    """
     tools: list[Tool] = []
     cursor: str | None = None
+    seen: set[str] = set()
     for _ in range(_MOST_PAGES):
         page = await client.list_tools(cursor=cursor)
         tools += page.tools
         cursor = page.next_cursor
         if cursor is None:
-            break
-    return tools
+            return tools
+        if cursor in seen:
+            raise MCPError(f"its list of tools has no end: the page {cursor!r:.80} comes again")
+        seen.add(cursor)
+    raise MCPError(f"its list of tools has no end: more than {_MOST_PAGES} pages")
 
 
 class StderrReader:
@@ -350,4 +378,6 @@ def _first_of(error: BaseException) -> str:
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     from mcp import MCPError as ProtocolError
 
+    if isinstance(error, MCPError):
+        return str(error)
     return error.message if isinstance(error, ProtocolError) else describe(error)

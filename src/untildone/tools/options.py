@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
 from untildone.domain.errors import ConfigError
-from untildone.domain.tools import PLAIN_TRAITS, ToolTraits
+from untildone.domain.tools import PLAIN_TRAITS, TOOL_NAME, ToolTraits
 from untildone.policy.cutting import DEFAULT_MAX_RESULT_CHARS
 
 LEAST_MAX_RESULT_CHARS: Final = 200
 """The smallest bound a tool may set: below it the mark would be all there is."""
-
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +50,7 @@ def check_name(name: object) -> str:
     Raises:
         ConfigError: They would not.
     """
-    if isinstance(name, str) and _NAME.fullmatch(name):
+    if isinstance(name, str) and TOOL_NAME.fullmatch(name):
         return name
     raise ConfigError(
         f"the tool name {name!r:.80} cannot be used: a name has letters a to z, digits, _ and -,"

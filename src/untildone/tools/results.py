@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Final, cast
 
 from untildone.domain.tools import ToolOutput
-from untildone.policy.cutting import cut_text
+from untildone.policy.cutting import cut_text, encodable
 from untildone.tools.attachments import with_attachments
 
 MAX_ITERATED: Final = 10_000
@@ -28,13 +28,13 @@ def result_text(value: object) -> str:
     number. A value that cannot even be written as text becomes a note that says so.
     """
     if type(value) is str:
-        return _encodable(value)
+        return encodable(value)
     plain = value
     if isinstance(value, Enum) or not _is_json(value):
         plain = _plain(value)
     if isinstance(plain, str):
-        return _encodable(str.__str__(plain))
-    return _encodable(_json(plain))
+        return encodable(str.__str__(plain))
+    return encodable(_json(plain))
 
 
 def tool_output(value: object, max_chars: int) -> str | ToolOutput:
@@ -45,7 +45,7 @@ def tool_output(value: object, max_chars: int) -> str | ToolOutput:
         max_chars: Most characters of the text.
     """
     if isinstance(value, ToolOutput):
-        return ToolOutput(cut_text(value.text, max_chars), tuple(value.attachments))
+        return ToolOutput(cut_text(encodable(value.text), max_chars), tuple(value.attachments))
     text = result_text(value)
     return (
         cut_text(text, max_chars) if isinstance(value, str) else with_attachments(text, max_chars)
@@ -53,17 +53,6 @@ def tool_output(value: object, max_chars: int) -> str | ToolOutput:
 
 
 _JSON_TYPES: Final[tuple[type[Any], ...]] = (str, int, float, bool, dict, list, tuple, type(None))
-
-
-def _encodable(text: str) -> str:
-    """The text, without the lone surrogates that no wire and no store can take."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text
 
 
 def _json(value: object) -> str:

@@ -13,11 +13,13 @@ import collections.abc
 import functools
 import inspect
 import json
+import operator
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from enum import Enum
 from inspect import Parameter
 from typing import Annotated, Any, Final, NotRequired, Required, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -93,6 +95,7 @@ def _read_function(function: Callable[..., Any], label: str) -> FunctionSchema:
     docstring = read_docstring(_docstring(function))
     validator, schema = _compile(hints, parameters, label)
     _complete(schema, parameters, docstring)
+    by_keyword = _all_by_keyword(parameters) and not _is_dispatching(function)
     var_keyword = [name for name, one in parameters.items() if one.kind is Parameter.VAR_KEYWORD]
     return FunctionSchema(
         description=docstring.description,
@@ -104,7 +107,7 @@ def _read_function(function: Callable[..., Any], label: str) -> FunctionSchema:
             var_keyword=var_keyword[0] if var_keyword else None,
             fixed=fixed,
         ),
-        bind=None if _all_by_keyword(parameters) else functools.partial(_bind, parameters),
+        bind=None if by_keyword else functools.partial(_bind, parameters),
     )
 
 
@@ -170,7 +173,7 @@ def _hint(parameter: Parameter, namespace: dict[str, Any], label: str) -> Any:
     """The type of a parameter as pydantic is told it."""
     hint = _resolved(parameter, namespace, label)
     try:
-        return _adapted(_listed(hint), parameter)
+        return _adapted(_with_members(_listed(hint)), parameter)
     except TypeError as error:  # a form that stands in no other, such as ClassVar
         raise ConfigError(_unreadable(label, parameter, error)) from error
 
@@ -238,6 +241,39 @@ def _listed(hint: Any) -> Any:
 
 
 _ITERABLES: Final = (collections.abc.Iterable, collections.abc.Iterator)
+
+
+def _with_members(hint: Any) -> Any:
+    """The hint, with enum members in a ``Literal`` taken by their values as whole enums are.
+
+    The schema shows such a value, and pydantic reads it back only of enums that are texts or
+    numbers themselves.
+    """
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return _by_value(hint, arguments)
+    inner = tuple(map(_with_members, arguments))
+    if all(map(operator.is_, inner, arguments)):
+        return hint
+    if origin in (typing.Union, types.UnionType):
+        return typing.Union[inner]  # noqa: UP007  made at run time
+    return Annotated[inner] if origin is Annotated else origin[inner]
+
+
+def _by_value(hint: Any, choices: Sequence[Any]) -> Any:
+    members = [one for one in choices if isinstance(one, Enum)]
+    if not members or not all(type(one.value) in (str, int, bool) for one in members):
+        return hint
+    from pydantic import AfterValidator
+
+    chosen: dict[tuple[type[Any], Any], Any] = {}
+    for one in choices:
+        value: Any = one.value if isinstance(one, Enum) else one
+        chosen.setdefault((cast("type[Any]", type(value)), value), one)
+    values = tuple(value for _, value in chosen)
+    return Annotated[
+        typing.Literal[values], AfterValidator(lambda value: chosen[type(value), value])
+    ]
 
 
 def _accepts_none(hint: Any) -> bool:
@@ -389,6 +425,12 @@ def _note_default(known: dict[str, Any], default: Any) -> None:
 def _all_by_keyword(parameters: Mapping[str, Parameter]) -> bool:
     kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
     return all(parameter.kind in kinds for parameter in parameters.values())
+
+
+def _is_dispatching(function: Any) -> bool:
+    """Whether it is of ``functools.singledispatch``, which looks at positional arguments only."""
+    function = unwrapped_partial(function)
+    return hasattr(function, "dispatch") and hasattr(function, "registry")
 
 
 def _bind(

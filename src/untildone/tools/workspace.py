@@ -113,7 +113,7 @@ class Workspace:
             raise ToolError(f"{path} is {start.kind}; only files and directories are searched")
         entries = self._inside.entries_below(path) if start.is_directory else [start]
         for entry in entries:
-            if entry.is_file and not search.add(entry.path, self._text_or_none(entry)):
+            if entry.is_file and not search.add(entry.path, *self._text_or_none(entry)):
                 break
         return search.shown()
 
@@ -149,28 +149,33 @@ class Workspace:
             old, new = _with_line_ends_of(text, old), _with_line_ends_of(text, new)
             count = text.count(old)
             _check_count(count, path, replace_all=replace_all)
+            _check_size(text, count, old, new)
             self._inside.replace(path, _encoded(text.replace(old, new)))
         return f"replaced {count} {'place' if count == 1 else 'places'} in {path}"
 
     def _text(self, path: str) -> str:
-        data = self._inside.read(path)
+        data, size = self._inside.read(path)
         try:
             if b"\0" in data:
-                raise ToolError(f"{path} is binary: {len(data):,} bytes")
+                raise ToolError(f"{path} is binary: {size:,} bytes")
             return data.decode()
         except UnicodeDecodeError as error:
             raise ToolError(
                 f"{path} is no UTF-8 text: {len(data):,} bytes, the first odd one at {error.start}"
             ) from error
 
-    def _text_or_none(self, entry: Entry) -> str | None:
-        """A file's text; None where it has none or cannot be read."""
+    def _text_or_none(self, entry: Entry) -> tuple[str | None, int]:
+        """A file's text, None where it has none or cannot be read; and how many bytes were read."""
         if entry.size > MAX_FILE_BYTES:
-            return None
+            return None, 0
         try:
-            return self._text(entry.path)
+            data, _ = self._inside.read(entry.path)
         except ToolError:
-            return None
+            return None, 0
+        try:
+            return None if b"\0" in data else data.decode(), len(data)
+        except UnicodeDecodeError:
+            return None, len(data)
 
 
 class _Search:
@@ -180,23 +185,22 @@ class _Search:
         self._text = text.casefold() if ignore_case else text
         self._ignore_case = ignore_case
         self._found: list[str] = []
-        self._chars = 0
+        self._bytes = 0
         self._unread = 0
         self._end = ""
 
-    def add(self, path: str, text: str | None) -> bool:
+    def add(self, path: str, text: str | None, read_bytes: int) -> bool:
         """Searches a file; whether to go on with the next one."""
+        self._bytes += read_bytes
         if text is None:
             self._unread += 1
-            return True
-        self._chars += len(text)
-        for number, line in enumerate(_lines(text), 1):
+        for number, line in enumerate(_lines(text or ""), 1):
             if self._text in (line.casefold() if self._ignore_case else line):
                 if len(self._found) == MAX_MATCHES:
                     self._end = f"[more than {MAX_MATCHES} lines; search for more, or below]"
                     return False
                 self._found.append(f"{path}:{number}: {line.strip()[:_LONGEST_MATCH]}")
-        if self._chars > MAX_SEARCHED_BYTES:
+        if self._bytes > MAX_SEARCHED_BYTES:
             self._end = "[there is more than one search reads; search a directory below]"
             return False
         return True
@@ -257,6 +261,16 @@ def _with_line_ends_of(text: str, part: str) -> str:
     if not ends or ends != text.count("\n"):
         return part
     return part.replace("\r\n", "\n").replace("\n", "\r\n")
+
+
+def _check_size(text: str, count: int, old: str, new: str) -> None:
+    """Refuses an edit that would make the file too large, before its text is made."""
+    size = len(text.encode()) + count * (len(_encoded(new)) - len(old.encode()))
+    if size > MAX_FILE_BYTES:
+        raise ToolError(
+            f"the file would have {size:,} bytes; at most {MAX_FILE_BYTES:,}: edit fewer places, or"
+            " make it shorter first"
+        )
 
 
 def _check_count(count: int, path: str, *, replace_all: bool) -> None:
