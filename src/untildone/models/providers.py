@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.util import find_spec
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -144,17 +145,51 @@ _FAMILIES: Final = {
     "smollm2": "local",
 }
 
-_resolved: dict[tuple[str, str | None, str], Model] = {}
+_resolved: dict[tuple[str, str | None, str | None, str], Model] = {}
+
+
+def provider_named(name: str) -> Provider | None:
+    """The provider of a name as it stands before the slash of a model string; None if unknown.
+
+    Upper and lower case are one, and so are ``google`` and ``gemini``, ``llama.cpp`` and
+    ``llamacpp``, ``lm-studio`` and ``lmstudio``.
+
+    Args:
+        name: The name or the alias.
+    """
+    known = name.strip().lower()
+    return PROVIDERS.get(_ALIASES.get(known, known))
+
+
+def provider_of(model: str) -> Provider | None:
+    """The provider of a model string such as ``openai/gpt-4o-mini``; None where it names none.
+
+    Args:
+        model: The string.
+    """
+    prefix, slash, _ = model.partition("/")
+    return provider_named(prefix) if slash else None
+
+
+def key_variable_of(provider: Provider) -> str | None:
+    """The environment variable that holds the provider's key now; None where none does.
+
+    Args:
+        provider: A row of the table.
+    """
+    held = (name for name in provider.key_variables if os.environ.get(name, "").strip())
+    return next(held, None)
 
 
 def resolve_model(model: str | Model) -> Model:
     """The model that a string names; a ``Model`` is given back as it is.
 
     Strings are ``provider/name``; the name may hold further slashes. Keys and addresses are read
-    from the environment here, and the same three give the same object.
+    from the environment here, and the same ones give the same object.
 
     Raises:
-        ConfigError: The provider is unknown, its key is missing, or the value is no model.
+        ConfigError: The provider is unknown, its key is missing, what serves the model on this
+            machine is not installed, or the value is no model.
     """
     if not isinstance(model, str):
         if callable(getattr(model, "generate", None)):
@@ -166,18 +201,18 @@ def resolve_model(model: str | Model) -> Model:
     text = model.strip()
     provider, name = _parts(text)
     base_url = _base_url(provider)
-    key = _key(provider, base_url)
-    at = (f"{provider.name}/{name}", key, base_url)
+    key, variable = _key(provider, base_url)
+    at = (f"{provider.name}/{name}", key, variable, base_url)
     resolved = _resolved.get(at)
     if resolved is None:
-        resolved = _resolved[at] = _made(provider, name, base_url, key)
+        resolved = _resolved[at] = _made(provider, name, base_url, key, variable)
     return resolved
 
 
 def _parts(text: str) -> tuple[Provider, str]:
     prefix, slash, name = text.partition("/")
     known = prefix.strip().lower()
-    provider = PROVIDERS.get(_ALIASES.get(known, known))
+    provider = provider_named(prefix)
     if slash and provider is not None:
         if not name.strip():
             raise ConfigError(
@@ -198,10 +233,10 @@ def _parts(text: str) -> tuple[Provider, str]:
 
 def _without_provider(text: str) -> str:
     lowered = text.lower()
-    if lowered in PROVIDERS or lowered in _ALIASES:
+    if provider_named(text) is not None:
         return f"the model string {text!r} names no model; write '{text}/MODEL'"
     first, colon, rest = text.partition(":")
-    if colon and first.lower() in PROVIDERS:
+    if colon and provider_named(first) is not None:
         guess = f"{first.lower()}/{rest}"
     else:
         family = next((key for key in _FAMILIES if lowered.startswith(key)), "gpt")
@@ -222,11 +257,11 @@ def _base_url(provider: Provider) -> str:
     return checked_base_url(configured, setting=variable)
 
 
-def _key(provider: Provider, base_url: str) -> str | None:
-    for variable in provider.key_variables:
-        key = os.environ.get(variable, "").strip()
-        if key:
-            return key
+def _key(provider: Provider, base_url: str) -> tuple[str | None, str | None]:
+    """The key, and the environment variable that holds it or would have to."""
+    held_in = key_variable_of(provider)
+    if held_in is not None:
+        return os.environ[held_in].strip(), held_in
     if provider.needs_key and base_url == provider.base_url:
         variable = provider.key_variables[0]
         others = "".join(f" (or {name})" for name in provider.key_variables[1:])
@@ -234,23 +269,28 @@ def _key(provider: Provider, base_url: str) -> str | None:
             f"no key for {provider.name!r}: set the environment variable {variable}{others},"
             f" for example: export {variable}=…"
         )
-    return None
+    return None, next(iter(provider.key_variables), None)
 
 
-def _made(provider: Provider, name: str, base_url: str, key: str | None) -> Model:
+def _made(
+    provider: Provider, name: str, base_url: str, key: str | None, variable: str | None
+) -> Model:
     shown = f"{provider.name}/{name}"
     if provider.wire == "local":
+        from untildone.models.local import local_weights
         from untildone.models.local_model import LocalModel
         from untildone.models.prompted_tools import PromptedToolsModel
 
+        local_weights(name)
         # Its server takes tools but its small models never call them: they are prompted instead,
         # for one call at a time, after which they answer (measured: docs/concepts/models.md).
         return PromptedToolsModel(LocalModel(name), most_calls=1)
     if provider.wire == "litellm":
         from untildone.models.litellm import LiteLLMModel
 
+        if find_spec("litellm") is None:
+            raise ConfigError(f"{shown!r} needs litellm: pip install 'untildone[litellm]'")
         return LiteLLMModel(name)
-    variable = next(iter(provider.key_variables), None)
     if provider.wire == "anthropic":
         from untildone.models.anthropic_messages import AnthropicModel
 

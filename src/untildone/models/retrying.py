@@ -60,7 +60,8 @@ class RetryingModel:
         """Gives the first whole reply.
 
         Raises:
-            Exception: The last failure, or the first one that is not worth another try.
+            Exception: The last failure, or the first one that is not worth another try. A note on
+                it says how often was tried, where that was more than once.
         """
         policy = self._policy
         attempt = 0
@@ -73,6 +74,7 @@ class RetryingModel:
             except Exception as error:
                 attempt += 1
                 if attempt > policy.max_retries or not isinstance(error, policy.retry_on):
+                    _note_tries(error, attempt)
                     raise
                 if tally is not None and tally.reader_failed:
                     raise
@@ -95,3 +97,9 @@ class RetryingModel:
         if asked is not None and asked > wait:
             wait = min(asked * (1 + policy.jitter * self._dice()), longest)
         return wait
+
+
+def _note_tries(error: Exception, tries: int) -> None:
+    note = f"tried {tries} times"
+    if tries > 1 and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
