@@ -39,8 +39,11 @@ from untildone import (
     build_agent,
     load_definition,
     run_agent,
+    stream_agent,
     tool,
 )
+from untildone.domain.log import RunEnded
+from untildone.testing import EventLog
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "definitions"
 FAIL, RETURN = LoopOutcome.FAIL_RUN, LoopOutcome.RETURN_LAST_RESPONSE
@@ -389,6 +392,28 @@ async def test_the_runs_own_cancellation_is_never_a_criterion_error_in_either_mo
     assert events[-1] is None
     assert events[-2].data["exit_reason"] == "cancelled"
     assert all(event.event is not EventType.LOOP_ITERATION for event in events[:-1])
+
+
+@pytest.mark.parametrize("outcome", [RETURN, FAIL])
+async def test_a_stream_that_is_left_while_a_judge_is_asked_ends_as_cancelled_in_either_mode(
+    outcome,
+):
+    agent, log = agent_with(JUDGE, on_criterion_error=outcome), EventLog()
+    is_judging = asyncio.Event()
+
+    async def answer_never(writer: asyncio.StreamWriter) -> None:
+        is_judging.set()
+        await stall(writer)
+
+    served = serving("one", [head(), answer_never])
+    async with served, stream_agent(agent, ASK, log=log) as stream:
+        await anext(stream)
+        await is_judging.wait()
+    last = log[-1]
+    assert isinstance(last, RunEnded)
+    assert last.reason is ExitReason.CANCELLED
+    assert stream.result is not None
+    assert stream.result.exit_reason is ExitReason.CANCELLED
 
 
 # ── OnExhausted ──────────────────────────────────────────────────────────────────────────────────

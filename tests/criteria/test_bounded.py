@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.criteria.kit import context
 from untildone import ConfigError, GradingError
-from untildone.criteria.bounded_schema import BoundedJsonSchema
+from untildone.criteria.bounded_schema import BoundedJsonSchema, _Survey
 from untildone.criteria.linear_regex import LONGEST_PATTERN, LinearRegex, _written_out
 
 # ── Patterns ─────────────────────────────────────────────────────────────────────────────────────
@@ -226,6 +226,13 @@ def test_comparing_many_items_in_pairs_costs_steps():
         ({"pattern": "(a"}, "is no regular expression in Rust's syntax"),
         ({"items": {"items": {"pattern": "(?=a)"}}}, "look-around"),
         ({"enum": list(range(6000))}, None),
+        *(
+            ({"$ref": f"#/{place}", place: {"patternProperties": {"^(a+)+$": True}}}, "refers to")
+            for place in ("default", "const", "properties", "$defs", "dependencies")
+        ),
+        ({"$ref": "#/default/a", "default": {"a": {"pattern": "(a+)+$"}}}, "refers to"),
+        ({"properties": {"a": {"$ref": "#/properties"}}}, "refers to '#/properties'"),
+        ({"dependencies": {"default": {"patternProperties": {}}}}, "has 'patternProperties'"),
         ({"allOf": [{} for _ in range(2001)]}, "more than 2,000 values"),
         ({"type": "nonsense"}, "is no valid JSON Schema: at $.type"),
         ({"minimum": "three"}, "is no valid JSON Schema: at $.minimum"),
@@ -250,8 +257,98 @@ def test_names_of_properties_and_plain_values_are_not_taken_for_keywords():
         },
         "default": {"pattern": "(a", "$ref": "nowhere"},
         "enum": [{"pattern": "(a"}],
+        "dependentSchemas": {"patternProperties": {}},
     }
     assert fits(schema, '{"pattern": "(a"}')
+
+
+HIDDEN = {"additionalProperties": False, "patternProperties": {"^(a+)+$": True}}
+
+
+def test_only_what_the_survey_has_seen_is_ever_applied(monkeypatch: pytest.MonkeyPatch):
+    # As if the survey were fooled: the pattern would take longer than the universe is old.
+    monkeypatch.setattr(_Survey, "_check_reference", lambda self, reference: None)
+    for schema in ({"$ref": "#/default", "default": HIDDEN}, {"$ref": "#/const", "const": HIDDEN}):
+        criterion = BoundedJsonSchema(schema)
+        with pytest.raises(GradingError, match="stands in a part that is no schema"):
+            criterion.evaluate(context('{"%sb": 1}' % ("a" * 60)))
+
+
+def test_a_refused_keyword_has_no_check_either(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_Survey, "_look_at_keyword", lambda self, key, value, is_root: None)
+    criterion = BoundedJsonSchema({"patternProperties": {"^(a+)+$": True}})
+    with pytest.raises(GradingError, match="a keyword that a definition's schema cannot have"):
+        criterion.evaluate(context('{"%sb": 1}' % ("a" * 60)))
+
+
+def test_an_identifier_inside_does_not_lead_a_reference_to_plain_data():
+    inner = {"$id": "urn:inner", "$ref": "#/a/default", "a": {"default": HIDDEN}}
+    schema = {"allOf": [inner], "a": {"x": 1}, "$defs": {"a": {"default": {}}}}
+    with pytest.raises(ConfigError, match="refers to '#/a/default'"):
+        BoundedJsonSchema(schema)
+
+
+def wide(schema: Any, depth: int = 2) -> dict[str, Any]:
+    """``schema`` applied 40 to the power of ``depth`` times to the same value."""
+    defs: dict[str, Any] = {f"d{depth}": schema}
+    for level in range(depth):
+        defs[f"d{level}"] = {"anyOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 40}
+    return {"$ref": "#/$defs/d0", "$defs": defs}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        wide({"anyOf": [{"type": "string"}] * 10}),
+        wide({"anyOf": [False] * 100}),
+        wide({"dependentSchemas": dict.fromkeys("abcdefgh", False)}),
+        wide({"enum": ["x" * 100_000]}),
+        wide({"not": {"description": "x" * 100_000}}),
+        wide({"required": [f"name {number}" for number in range(1500)], "type": "object"}),
+        wide({"oneOf": [{"title": "x" * 50_000}, {}]}),
+        wide({"additionalProperties": False}),
+    ],
+)
+def test_a_large_answer_or_schema_cannot_be_told_again_and_again(schema: dict[str, Any]):
+    told = 0
+
+    class Told(list[int]):
+        """A list that counts how much of it is written out."""
+
+        def __repr__(self) -> str:
+            nonlocal told
+            told += 1
+            return super().__repr__()
+
+    answer = dict.fromkeys("abcdefgh", Told(range(1000)))
+    with pytest.raises(GradingError, match="takes too many steps"):
+        BoundedJsonSchema(schema)._problems(answer)
+    assert told <= 50_000 * 200 / 8000
+
+
+def test_many_searches_of_a_long_text_run_out_of_steps():
+    once = {"pattern": "(?:[ab]{0,40}c){40}"}
+    text = json.dumps("ab" * 2000)
+    assert not fits(once, text)
+    with pytest.raises(GradingError, match="takes too many steps"):
+        fits(wide(once), text)
+
+
+def test_an_answer_of_many_records_is_checked():
+    record = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "pattern": "^[A-Z]"}, "age": {"type": "integer"}},
+        "required": ["name", "age"],
+        "additionalProperties": False,
+    }
+    answer = json.dumps([{"name": f"Ada {number}", "age": number} for number in range(4000)])
+    assert len(answer) > 100_000
+    assert fits({"type": "array", "items": record}, answer)
+
+
+def test_a_pattern_may_be_one_that_python_does_not_know():
+    assert fits({"type": "string", "pattern": r"^\p{L}+$"}, '"Zoë"')
+    assert not fits({"type": "string", "pattern": r"^\p{L}+$"}, '"Z3"')
 
 
 def test_an_older_draft_is_read_as_it_says():

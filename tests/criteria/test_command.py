@@ -10,7 +10,7 @@ import pytest
 
 from tests.criteria.kit import context
 from untildone import Agent, ConfigError, ExitReason, GradingError, LoopConfig, run_agent
-from untildone.criteria import Command
+from untildone.criteria import Command, not_
 from untildone.testing import ScriptedModel
 
 ANY = context("answer")
@@ -113,6 +113,75 @@ async def test_secrets_of_the_environment_do_not_reach_the_model(monkeypatch: py
     assert "DB_PASSWORD=[DB_PASSWORD]" in said
     assert "ACME_KEYBOARD=qwertz-layout" in said
     assert "0123456789" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DATABASE_URL", "postgres://ada:pw123456@db.example/shop"),
+        ("GH_PAT", "ghp_1234567890"),
+        ("DB_PASS", "pa55word99"),
+        ("MYSQL_PWD", "pa66word99"),
+        ("SSH_PASSPHRASE", "hunter2hunter2"),
+        ("SENTRY_DSN", "https://abcdef@sentry.example/1"),
+        ("OPENAI_KEYS", "k1234567890"),
+        ("AWS_ACCESS_KEY_ID", "AKIA1234567890"),
+        ("PGPASSWORD_1", "pa77word99"),
+    ],
+)
+async def test_what_looks_like_a_secret_is_masked(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+):
+    monkeypatch.setenv(name, value)
+    said = await feedback_of(Command("env; exit 1"))
+    assert f"{name}=[{name}]" in said
+    assert value not in said
+
+
+async def test_the_password_of_a_url_is_masked_alone_and_decoded_too(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("SHOP", "redis://ada:pa%40ssword@db.example:6379/0")
+    said = await feedback_of(Command("echo 'no entry with pa%40ssword or pa@ssword'; exit 1"))
+    assert said.endswith("\nno entry with [SHOP] or [SHOP]")
+
+
+async def test_of_two_secrets_of_which_one_holds_the_other_nothing_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("A_TOKEN", "abcdefgh")
+    monkeypatch.setenv("B_TOKEN", "abcdefghijkl")
+    assert (await feedback_of(Command("echo abcdefghijkl; exit 1"))).endswith("\n[B_TOKEN]")
+
+
+@pytest.mark.parametrize(
+    "name", ["PATH_OF_IT", "PWD", "OLDPWD", "SSH_ASKPASS", "COMPASS_HOME", "LC_PATTERN", "BASE_URL"]
+)
+async def test_what_only_sounds_like_a_secret_is_shown(name: str):
+    env = {"PATH": os.environ["PATH"], name: "https://example.com/12345678"}
+    line = "https://example.com/12345678"
+    said = await feedback_of(Command(f"echo {line}; exit 1", env=env))
+    assert said.endswith(f"\n{line}")
+
+
+@pytest.mark.parametrize(
+    ("command", "undecided"),
+    [
+        ("exit 1", False),
+        ("exit 125", False),
+        ("no-such-program", True),
+        ("/", True),
+        ("kill -KILL $$", True),
+        ("sleep 60", True),
+    ],
+)
+async def test_a_command_that_did_not_get_to_say_anything_leaves_it_undecided(
+    command: str, undecided: bool
+):
+    check = Command(command, timeout_s=0.3 if command.startswith("sleep") else 60)
+    verdict = await check.evaluate(ANY)
+    assert (verdict.satisfied, verdict.undecided) == (False, undecided)
+    assert (await not_(check).evaluate(ANY)).satisfied is not undecided
 
 
 async def test_a_command_that_takes_too_long_is_killed_with_all_it_has_started(tmp_path: Path):

@@ -127,6 +127,58 @@ async def test_not_not_is_itself():
         assert (await verdict_of(not_(not_(parts[0])))).satisfied is said
 
 
+# ── Undecided ────────────────────────────────────────────────────────────────────────────────────
+
+UNCLEAR = CriterionVerdict(satisfied=False, feedback="nobody knows", undecided=True)
+
+
+@pytest.mark.parametrize(
+    "compose",
+    [
+        not_,
+        lambda one: not_(not_(one)),
+        all_of,
+        any_of,
+        lambda one: not_(any_of(CompletionMarker("never"), one)),
+        lambda one: not_(all_of(one, CompletionMarker("never"))),
+        lambda one: all_of(not_(any_of(one))),
+    ],
+    ids=["not", "not_not", "all", "any", "not_any", "not_all", "all_not"],
+)
+async def test_what_is_undecided_stays_so_with_its_words(compose):
+    parts, _ = spies(a=UNCLEAR)
+    verdict = await verdict_of(compose(parts[0]))
+    assert (verdict.satisfied, verdict.undecided) == (False, True)
+    assert "nobody knows" in (verdict.feedback or "")
+
+
+async def test_what_is_undecided_beside_something_clear_counts_only_where_it_matters():
+    parts, _ = spies(a=UNCLEAR, b=True, c=NO)
+    unclear, yes, no = parts
+    assert (await verdict_of(any_of(unclear, yes))).satisfied
+    assert (await verdict_of(not_(any_of(unclear, yes)))).undecided is False
+    assert (await verdict_of(not_(all_of(yes, no)))).satisfied
+    several = await verdict_of(any_of(no, unclear, no))
+    assert several.undecided
+    assert (
+        several.feedback
+        == "Any one of the following would do.\n\nnot yet\n\nnobody knows\n\nnot yet"
+    )
+    loud, _ = spies(
+        a=CriterionVerdict(False, undecided=True), b=CriterionVerdict(False, messages=[])
+    )
+    assert (await verdict_of(any_of(*loud))).undecided
+
+
+async def test_a_loop_goes_on_where_a_criterion_in_not_is_undecided():
+    verdicts = iter([UNCLEAR, CriterionVerdict(satisfied=False)])
+    loop = LoopConfig(criteria=[not_(lambda ctx: next(verdicts))])
+    model = ScriptedModel(["one", "two"])
+    result = await run_agent(Agent("a", model, loop_config=loop), ASK)
+    assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 2)
+    assert model.requests[1].messages[-1]["content"] == "nobody knows"
+
+
 # ── Errors ───────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from tests.criteria.kit import context
 from untildone import ConfigError, GradingError
 from untildone.criteria import JsonSchema
+from untildone.criteria.bounded_schema import BoundedJsonSchema
 
 PERSON = {
     "type": "object",
@@ -65,6 +66,28 @@ def test_what_does_not_fit_is_named_with_its_place(answer: str, said: str):
     feedback = feedback_on(answer)
     assert feedback.startswith("The answer must be JSON that fits the schema, and nothing else.")
     assert said in feedback
+
+
+@pytest.mark.parametrize("make", [JsonSchema, BoundedJsonSchema])
+@pytest.mark.parametrize("answer", ["1e400", "-1e400", "[1e400]", "1" + "0" * 400])
+def test_a_number_that_is_too_large_asks_for_another_one(make, answer: str):
+    schema = {"type": "number", "multipleOf": 0.5}
+    verdict = make(schema).evaluate(context(answer))
+    assert not verdict.satisfied
+    assert "too large" in (verdict.feedback or "")
+
+
+def test_a_large_whole_number_fits_where_it_can_be_checked():
+    assert (
+        JsonSchema({"type": "integer", "multipleOf": 5})
+        .evaluate(context("1" + "0" * 400))
+        .satisfied
+    )
+
+
+def test_where_a_number_is_too_large_to_be_checked_not_goes_on_too():
+    verdict = JsonSchema({"multipleOf": 0.5}).evaluate(context("1" + "0" * 400))
+    assert verdict.undecided
 
 
 def test_of_many_problems_the_first_five_are_told_each_short():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -143,14 +144,14 @@ def _with_request(ctx: CriterionContext, answer: str) -> str | list[dict[str, An
     )
     earlier = _transcript(ctx.original if last is None else ctx.original[:last])
     before = f"What was said before:\n{framed('conversation', earlier)}\n\n" if earlier else ""
-    message = None if last is None else ctx.original[last]
-    if message is None or not isinstance(message.content, list):
-        text = ctx.query if message is None or message.content is None else message.content
+    content = None if last is None else ctx.original[last].content
+    if not isinstance(content, list):
+        text = ctx.query if content is None else content
         return f"{before}The request:\n{framed('request', text)}\n\n{answer}"
-    opening, closing = frame("request", message.text)
+    opening, closing = frame("request", ctx.original[last or 0].text)
     return [
         {"type": "text", "text": f"{before}The request:\n{opening}"},
-        *message.to_dict()["content"],
+        *deepcopy(content),
         {"type": "text", "text": f"{closing}\n\n{answer}"},
     ]
 
@@ -201,7 +202,7 @@ def _read(text: str) -> _Verdict:
     other = _MORE if answered else _DONE
     if any(_plain(line) == other for line in text.splitlines()):
         raise GradingError("the JSON object and the marker in it say different things")
-    if answered and not text.rstrip("` \n").endswith("}"):
+    if answered and not text.rstrip("` \t\r\n").endswith("}"):
         raise GradingError("more text follows the JSON object; give it alone")
     return _Verdict(answered, str(fields.get("reasoning") or ""))
 

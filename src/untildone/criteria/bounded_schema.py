@@ -19,7 +19,6 @@ from urllib.parse import unquote
 from untildone.criteria.json_schema import JsonSchema
 from untildone.criteria.linear_regex import LinearRegex
 from untildone.domain.errors import ConfigError, GradingError
-from untildone.domain.grading import CriterionContext, CriterionVerdict
 
 _MOST_NODES: Final = 2000
 _MOST_STEPS: Final = 50_000
@@ -28,7 +27,7 @@ _MOST_STEPS: Final = 50_000
 _CHARACTERS_A_STEP: Final = 200
 _SIZE_OF_SCALAR: Final = 8
 # ``uniqueItems`` compares items in pairs where they cannot be sorted.
-_COMPARED_A_STEP: Final = 1000
+_COMPARED_A_STEP: Final = 500
 # Of the steps of a pattern, so that all searches together take what one of them may take alone.
 _SEARCHED_A_STEP: Final = 200
 
@@ -80,7 +79,8 @@ class _Bounds:
         if isinstance(value, str):
             return len(value)
         if isinstance(value, dict | list):
-            return self.sizes.get(id(value)) or _sizes_in(value)[id(value)]
+            own = id(cast("object", value))
+            return self.sizes.get(own) or _sizes_in(cast("object", value))[own]
         return _SIZE_OF_SCALAR
 
 
@@ -92,7 +92,8 @@ class BoundedJsonSchema(JsonSchema):
 
     Args:
         schema: A JSON Schema of at most 2,000 values, without ``patternProperties``,
-            ``unevaluated…`` and dynamic references. What it refers to must stand in it.
+            ``unevaluated…`` and dynamic references. What it refers to must stand in it, as a
+            schema. An answer that takes too many steps to check is a ``GradingError``.
 
     Raises:
         ConfigError: It is no such schema, or the package ``jsonschema`` is missing.
@@ -220,9 +221,8 @@ def _counted(name: str, check: _Check) -> _Check:
 
 
 def _falses_in(value: object) -> int:
-    """How many schemas ``false`` there are: each tells the whole value, and is no keyword's step."""
-    parts: Any = value.values() if isinstance(value, dict) else value
-    return sum(part is False for part in parts) if isinstance(value, dict | list) else 0
+    """How many schemas ``false`` there are: each tells the whole value without taking a step."""
+    return sum(part is False for part in _parts_of(value))
 
 
 def _refuse(_validator: Any, _value: Any, _instance: Any, _schema: Any) -> None:
@@ -240,6 +240,17 @@ def _check_pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -
         yield error(f"{instance!r} does not match {pattern!r}")
 
 
+def _parts_of(value: Any) -> list[Any]:
+    """What is in an object, or in a list."""
+    if isinstance(value, dict):
+        return list(cast("dict[str, Any]", value).values())
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _keys_of(value: Any) -> list[Any]:
+    return list(cast("dict[str, Any]", value)) if isinstance(value, dict) else []
+
+
 def _sizes_in(value: object) -> dict[int, int]:
     """How large a value and the lists and objects in it are, by ``id``; see ``_Bounds.size``."""
     found: list[Any] = []
@@ -248,12 +259,11 @@ def _sizes_in(value: object) -> dict[int, int]:
         each = waiting.pop()
         if isinstance(each, dict | list):
             found.append(each)
-            waiting += each.values() if isinstance(each, dict) else each
+            waiting += _parts_of(each)
     sizes: dict[int, int] = {}
     for each in reversed(found):  # what is inside comes first
-        inside = [*each.keys(), *each.values()] if isinstance(each, dict) else each
         sizes[id(each)] = _SIZE_OF_SCALAR + sum(
             len(part) if isinstance(part, str) else sizes.get(id(part), _SIZE_OF_SCALAR)
-            for part in inside
+            for part in _keys_of(each) + _parts_of(each)
         )
     return sizes

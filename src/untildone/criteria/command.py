@@ -259,7 +259,7 @@ def _readable(output: str, env: Mapping[str, str] | None) -> str:
 
 
 def _secrets(env: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Values that nobody else may see, with their names; the longest first, as one may hold another."""
+    """Values that nobody else may see, with their names; one that holds another comes first."""
     secrets: list[tuple[str, str]] = []
     for name, value in env.items():
         passwords: list[str] = _URL_PASSWORD.findall(value)

@@ -63,8 +63,9 @@ class JsonSchema:
         return _refused(problems) if problems else CriterionVerdict(satisfied=True)
 
     def _made_validator(self) -> Any:
-        if not isinstance(self.schema, Mapping | bool):
-            raise ConfigError(f"JsonSchema.schema is {self.schema!r:.80}; give a JSON Schema, a dict")
+        schema = self.schema
+        if not isinstance(schema, Mapping | bool):
+            raise ConfigError(f"JsonSchema.schema is {schema!r:.80}; give a JSON Schema, a dict")
         validators = _library("jsonschema.validators")
         kind = validators.validator_for(self.schema, default=validators.Draft202012Validator)
         try:

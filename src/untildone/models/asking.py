@@ -67,11 +67,13 @@ async def ask_twice(
             messages=said, json_schema=schema, schema_name=schema_name, purpose=each
         )
         reply = await model.generate(request)
+        text = reply.message.text
         try:
-            return read(reply.message.text), ""
+            return read(text), ""
         except GradingError as error:
             problem = str(error)
-        unread = [] if reply.message.is_empty else [Message("assistant", reply.message.text)]
+        # Also where there are calls of tools that nobody offered: an empty message is refused.
+        unread = [Message("assistant", text)] if text.strip() else []
         again = f"{complaint}: {problem}. Reply again with the JSON object only."
         said = [*said, *unread, user_message(again)]
     return None, problem
