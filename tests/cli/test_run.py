@@ -244,7 +244,7 @@ def test_where_nothing_was_scored_nothing_is_called_the_best(tmp_path: Path):
     agent = scripted(tmp_path, "'a'", "'b'", "'c'")
     result = untildone("run", "x", "--agent", agent, "-u", "marker:DONE", "--max-iterations", "3")
     assert result.stdout == "c\n"
-    assert "3 iterations · 3 turns" in result.stderr
+    assert "3 iterations · answer: iteration 3 · 3 turns" in result.stderr
     assert "best" not in result.stderr
 
 

@@ -49,4 +49,4 @@ def test_a_model_that_cannot_ends_at_the_ceiling_and_names_the_best(tmp_path: Pa
     assert "2 failed, 1 passed" in done.stderr
     last = done.stderr.splitlines()[-1]
     assert last.startswith("✗ max_iterations: the last allowed iteration was used · 3 iterations")
-    assert "best so far: iteration 3" in last
+    assert "answer: iteration 3" in last

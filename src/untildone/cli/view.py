@@ -169,8 +169,9 @@ def _facts(result: AgentResult) -> list[str]:
     facts: list[str] = []
     if result.loop_iterations:
         facts.append(counted(result.loop_iterations, "iteration"))
-    if result.scores and result.exit_reason is not ExitReason.CONVERGED:
-        facts.append(f"best so far: iteration {result.best_iteration}")
+    if result.best_iteration and result.exit_reason is not ExitReason.CONVERGED:
+        what = "best so far" if result.scores else "answer"
+        facts.append(f"{what}: iteration {result.best_iteration}")
     facts += [counted(result.turns, "turn"), _tokens(result)]
     option = None if result.exit_reason is None else _MORE.get(result.exit_reason)
     if option is not None:
