@@ -89,6 +89,7 @@ class _Scope:
         loop: The event loop it runs in.
         distil: What makes a skill of it, or of a run inside it.
         run: The run, once there is one.
+        is_over: Whether it has ended and learned what it could.
     """
 
     run_id: str
@@ -96,6 +97,7 @@ class _Scope:
     loop: asyncio.AbstractEventLoop
     distil: Distil | None = None
     run: Run | None = None
+    is_over: bool = False
 
     def charge(self, nested: Run) -> None:
         """Adds the cost of a run inside this one, from whatever thread that ran in."""
@@ -108,7 +110,7 @@ class _Scope:
 
     def _note(self, event: NestedRunEnded) -> None:
         run = self.run
-        if run is None or run.state.ended is not None:
+        if run is None or self.is_over:
             return  # it outlived the run that started it
         event.at = run.at()
         run.record.note(event)
@@ -274,8 +276,7 @@ class _Entrance:
         token = _scope.set(self._scope)
         try:
             if self._live is None or any(queue is known for known in outer_queues):
-                self._check()
-                return await work()
+                return await self._done(work)
             return await self._ending_queue(self._live, work)
         finally:
             _scope.reset(token)
@@ -311,12 +312,19 @@ class _Entrance:
             return None
         return None if outer.loop is asyncio.get_running_loop() else outer.loop
 
+    async def _done(self, work: Callable[[], Awaitable[AgentResult]]) -> AgentResult:
+        """The run's own part; what ends inside it later than that is not charged to it."""
+        try:
+            self._check()
+            return await work()
+        finally:
+            self._scope.is_over = True
+
     async def _ending_queue(
         self, live: LiveStream, work: Callable[[], Awaitable[AgentResult]]
     ) -> AgentResult:
         try:
-            self._check()
-            result = await work()
+            result = await self._done(work)
         except Exception as error:
             met = isinstance(error, LoopConvergedError) and error.run_id == self._run_id
             data = _done_view(partial_result(error)) if met else _error_view(error, self._scope.run)

@@ -216,6 +216,7 @@ async def test_any_script_is_recalled(place: Place, tmp_path: Path):
             "th": "ช่วยสรุปรายงานเรื่องการขนส่ง",
             "hi": "दिल्ली की जनसंख्या बताइए",
             "ar": "لخّص التقرير عن النقل",
+            "tr": "İstanbul'daki ulaşım raporunu özetle",  # noqa: RUF001
             "ru": "Обобщи отчёт о транспорте",  # noqa: RUF001
         }
         for name, query in asked.items():
@@ -227,6 +228,7 @@ async def test_any_script_is_recalled(place: Place, tmp_path: Path):
             ("th", "รายงานการขนส่ง"),
             ("hi", "दिल्ली जनसंख्या"),
             ("ar", "تقرير النقل"),
+            ("tr", "ISTANBUL ULAŞIM"),
             ("ru", "ОТЧЕТ транспорте"),
         ]:
             assert names(await memory.recall(query))[:1] == [name], query

@@ -288,3 +288,24 @@ def test_it_serves_one_event_loop_after_another_and_is_opened_anew_after_closing
     assert [asyncio.run(add(name)) for name in "abc"] == [1, 2, 3]
     asyncio.run(provider.aclose())
     assert repr(provider) == f"FileMemoryProvider({str(tmp_path / 'memory.json')!r})"
+
+
+async def test_what_is_no_regular_file_is_refused_and_left_as_it_is(tmp_path: Path):
+    pipe = tmp_path / "memory.json"
+    os.mkfifo(pipe)
+    async with FileMemoryProvider(pipe) as provider:
+        with pytest.raises(MemoryProviderError, match="no regular file; it must be a file"):
+            await provider.retrieve("k")
+        with pytest.raises(MemoryProviderError, match="no regular file"):
+            await provider.store("k", "v")
+    assert pipe.is_fifo()
+
+
+async def test_what_a_killed_writer_left_is_removed_by_the_next_one(tmp_path: Path):
+    path = tmp_path / "memory.json"
+    kept = ["memory.json.1-0123456.tmp", "memory.json.x.tmp", "memoryxjson.1-01234567.tmp"]
+    for name in ("memory.json.1-01234567.tmp", "memory.json.77-89abcdef.tmp", *kept):
+        (tmp_path / name).write_text("{")
+    async with FileMemoryProvider(path) as provider:
+        await provider.store("k", "v")
+    assert names_in(tmp_path) == sorted(["memory.json", "memory.json.lock", *kept])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -190,3 +192,87 @@ def test_without_redis_the_error_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "redis", None)
     with pytest.raises(ConfigError, match=r"redis.*pip install 'untildone\[redis\]'"):
         RedisMemoryProvider()
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://127.0.0.1:1/0?password=s3cret", "redis://127.0.0.1:1/0?password=a@s3cret"]
+)
+async def test_a_password_in_the_query_is_shown_nowhere(url: str):
+    async with RedisMemoryProvider(url) as provider:
+        with pytest.raises(MemoryProviderError) as caught:
+            await provider.retrieve("k")
+    assert "s3cret" not in str(caught.value)
+    assert "s3cret" not in repr(provider)
+
+
+@pytest.mark.parametrize("url", ["http://ada:s3cret@host", "redis://:s3/cret@host:1"])
+def test_a_url_that_is_refused_shows_no_password(url: str):
+    with pytest.raises(ConfigError) as caught:
+        RedisMemoryProvider(url)
+    assert "s3" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+class Relay:
+    """A server in front of Redis whose connections can be cut, also in the middle of a reply."""
+
+    def __init__(self) -> None:
+        self.writers: list[asyncio.StreamWriter] = []
+        self.swallow = b""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner, outer = await asyncio.open_connection("127.0.0.1", 6379)
+        self.writers += [writer, outer]
+        await asyncio.gather(self._pass(reader, outer, writer), self._pass(inner, writer, None))
+
+    async def _pass(self, source: Any, sink: Any, cut: Any) -> None:
+        """Hands on what comes; after a command with ``swallow`` in it the caller is cut off."""
+        with contextlib.suppress(OSError):
+            while data := await source.read(65536):
+                sink.write(data)
+                await sink.drain()
+                if cut is not None and self.swallow and self.swallow in data:
+                    self.swallow = b""
+                    await asyncio.sleep(0.05)  # Redis has done it by then
+                    cut.transport.abort()
+        sink.close()
+
+    def cut(self, how: str) -> None:
+        for writer in self.writers:
+            writer.close() if how == "close" else writer.transport.abort()
+        self.writers.clear()
+
+
+@contextlib.asynccontextmanager
+async def relayed() -> AsyncGenerator[tuple[Relay, RedisMemoryProvider]]:
+    needs("Redis", 6379)
+    relay = Relay()
+    server = await asyncio.start_server(relay.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    provider = RedisMemoryProvider(f"redis://127.0.0.1:{port}/0", prefix=new_name())
+    try:
+        yield relay, provider
+    finally:
+        await forget(provider)
+        await provider.aclose()
+        relay.cut("abort")
+        server.close()
+
+
+@pytest.mark.parametrize("how", ["close", "abort"])
+async def test_connections_that_the_server_dropped_cost_nothing(how: str):
+    async with relayed() as (relay, provider):
+        await asyncio.gather(*(provider.store(f"k{n}", "v") for n in range(40)))
+        relay.cut(how)
+        await asyncio.sleep(0.05)
+        values = await asyncio.gather(*(provider.retrieve(f"k{n}") for n in range(40)))
+        assert values == ["v"] * 40
+
+
+async def test_a_change_whose_answer_was_lost_is_made_once():
+    async with relayed() as (relay, provider):
+        await provider.store("count", "1")
+        relay.swallow = b":swap:"
+        assert await provider.update("count", lambda old: str(int(old or 0) + 1)) == "2"
+        assert relay.swallow == b""
+        assert await provider.retrieve("count") == "2"

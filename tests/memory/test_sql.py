@@ -96,6 +96,25 @@ async def test_a_sqlite_file_keeps_its_memories_and_its_index(tmp_path: Path):
         assert await provider.retrieve("bird") == "a heron in 東京"
 
 
+async def test_playbooks_cost_no_full_text_index_and_are_found_all_the_same(tmp_path: Path):
+    path = tmp_path / "memory.db"
+    async with SQLMemoryProvider(f"sqlite:///{path}") as provider:
+        await provider.update("untildone/playbook/herons", lambda _: "wait for the heron")
+        await provider.store("untildone/episodes/x/1", "a heron came")
+        for prefix in ("untildone/playbook/", "untildone/playbook/herons"):
+            found = await provider.find("heron", prefix=prefix)
+            assert [each.key for each in found] == ["untildone/playbook/herons"]
+        found = await provider.find("heron", prefix="untildone/")
+        assert {each.key for each in found} == {
+            "untildone/playbook/herons",
+            "untildone/episodes/x/1",
+        }
+        assert await provider.search("heron") == []
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        words = connection.execute("SELECT words FROM untildone_memory_words").fetchall()
+    assert [text.split()[-3:] for (text,) in words] == [["a", "heron", "came"]]
+
+
 async def test_sqlite_really_searches_with_fts5(tmp_path: Path):
     async with SQLMemoryProvider(f"sqlite:///{tmp_path}/memory.db", table="mine") as provider:
         await provider.store("bird", "a heron")
@@ -321,3 +340,31 @@ def test_it_serves_one_event_loop_after_another(tmp_path: Path):
 
     assert [asyncio.run(add(name)) for name in "abc"] == [1, 2, 3]
     asyncio.run(provider.aclose())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql:/root:s3cret@host/name",
+        "postgres+x://root:s3cret@host/name",
+        "postgres+x://root:s3/c@ret@host/name",
+        "postgres+x://host/name?password=s3cret",
+        "postgres+x://root:s3?c@ret/host",
+    ],
+)
+def test_a_url_that_is_refused_shows_no_password(url: str):
+    with pytest.raises(ConfigError) as caught:
+        SQLMemoryProvider(url)
+    assert "s3" not in str(caught.value)
+    assert "ret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+async def test_a_password_in_the_query_is_shown_nowhere():
+    provider = SQLMemoryProvider("postgresql://root@127.0.0.1:1/test?password=s3cret")
+    async with provider:
+        with pytest.raises(MemoryProviderError) as caught:
+            await provider.retrieve("k")
+    assert "s3cret" not in str(caught.value)
+    assert "s3cret" not in repr(provider)
+    assert "127.0.0.1:1/test" in repr(provider)

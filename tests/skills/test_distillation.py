@@ -26,12 +26,14 @@ from untildone import (
     ServerError,
     SkillError,
     StuckPolicy,
+    resume_agent,
     run_agent,
     search_loop,
 )
+from untildone.domain.usage import Usage
 from untildone.skills import DistilledSkill, SkillRegistry, skill
 from untildone.skills.distilled import described, skill_name
-from untildone.testing import FakeClock, ScriptedModel, call, reply
+from untildone.testing import EventLog, FakeClock, ScriptedModel, call, reply
 
 
 def names() -> list[str]:
@@ -176,6 +178,28 @@ async def test_the_description_can_be_given_or_made_sync_or_async():
     ):
         made = await distilled(["a"], loop={"skill_description": given_})
         assert made.description == wanted
+
+
+async def test_a_given_description_that_is_empty_leaves_the_query_out():
+    for given_ in ("", "  ", lambda tag, query: ""):
+        made = await distilled(["a"], loop={"skill_description": given_})
+        assert made.description == "Does tasks of the kind 'sql_analyst'"
+
+
+async def test_what_a_description_costs_counts_for_the_run():
+    usage = Usage(input_tokens=5000, output_tokens=7)
+
+    async def asked(tag: str, query: str) -> str:
+        writer = Agent("writer", ScriptedModel(["a summary"], usage=usage))
+        return (await run_agent(writer, ask())).text
+
+    plain = await run_agent(converging(["a"]), ask())
+    log = EventLog()
+    result = await run_agent(converging(["a"], loop={"skill_description": asked}), ask(), log=log)
+    assert result.input_tokens == plain.input_tokens + 5000
+    assert result.output_tokens == plain.output_tokens + 7
+    again = await resume_agent(converging(["a"], loop={"skill_description": asked}), log.events)
+    assert (again.input_tokens, again.output_tokens) == (result.input_tokens, result.output_tokens)
 
 
 async def test_a_description_that_cannot_be_made_costs_the_skill_and_not_the_answer(caplog: Any):

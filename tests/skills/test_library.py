@@ -286,6 +286,18 @@ def test_hooks_that_are_given_are_given_to_all(library: SkillLibrary):
         {"extra_headers": {"Authorization": "Bearer x"}},
         {"client": [{"password": "p"}]},
         {"access_token": "t"},
+        {"openai_api_key": "k"},
+        {"hf_token": "t"},
+        {"session_token": "t"},
+        {"extra_headers": {"X-Goog-Api-Key": "k"}},
+        {"extra_headers": {"Proxy-Authorization": "Basic x"}},
+        {"extra_headers": {"X-Auth": "x"}},
+        {"extra_headers": {"Ocp-Apim-Subscription-Key": "x"}},
+        {"api_keys": ["k"]},
+        {"api_key": b"k"},
+        {"user": "sk-proj-abcdefghijklmnop123456"},
+        {"headers": [["Authorization", "Bearer abc123def"]]},
+        {"proxy": "http://user:pw@host"},
     ],
 )
 def test_a_secret_among_the_parameters_is_not_written(library: SkillLibrary, params: Any):
@@ -293,6 +305,36 @@ def test_a_secret_among_the_parameters_is_not_written(library: SkillLibrary, par
         library.save(made(extra_params=params))
     assert "'Bearer x'" not in str(caught.value)
     assert not library.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"system_prompt": "Use sk-proj-abcdefghijklmnop123456 for it."}, "the system_prompt"),
+        ({"system_prompt": "-----BEGIN RSA PRIVATE KEY-----\nx"}, "the system_prompt"),
+        ({"model": "openai/gpt@https://user:pw@host"}, "the model"),
+        ({"fallback_chain": FallbackChain(["openai/gpt@https://user:pw@host"])}, "the model"),
+    ],
+)
+def test_a_key_in_a_text_is_not_written(library: SkillLibrary, settings: Any, named: str):
+    with pytest.raises(ConfigError, match="what looks like a key") as caught:
+        library.save(made(**settings))
+    assert named in str(caught.value)
+    assert not library.path.exists()
+
+
+def test_what_only_sounds_like_a_secret_is_written(library: SkillLibrary):
+    password = {"type": "object", "properties": {"password": {"type": "string"}}}
+    params = {
+        "max_tokens": 5,
+        "stop_token": "</s>",
+        "prompt_cache_key": "sales",
+        "response_format": {"type": "json_schema", "json_schema": {"schema": password}},
+    }
+    prompt = "Never show a password, a token or an API key. Ask for the bearer of the ring."
+    library.save(made(extra_params=params, system_prompt=prompt))
+    (after,) = library.load()
+    assert dict(after.agent.extra_params) == params
 
 
 @pytest.mark.parametrize(
@@ -400,6 +442,55 @@ def rewritten(library: SkillLibrary, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), "utf-8")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\nname: pdf\ndescription: >\n  Fills PDF forms.\nallowed-tools: Bash\n---\nDo it.\n",
+        "---\nname: pdf\ndescription: x\nallowed-tools: [Bash, Read]\n---\nDo it.\n",
+        "---\nname: pdf\ndescription: x\nmetadata:\n  tags:\n    - pdf\n---\nDo it.\n",
+        "---\nname: pdf\n? odd\n: yaml\n---\nDo it.\n",
+        "# no front matter\n",
+        "",
+        "---\nname: pdf\ndescription: no end",
+        "x" * 1_000_001,
+        "\udcff\udcfe",
+    ],
+)
+def test_one_that_others_made_in_whatever_form_hides_none_of_ours(library: SkillLibrary, text: str):
+    library.save(made())
+    (library.path / "pdf").mkdir()
+    (library.path / "pdf" / "SKILL.md").write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert library.names() == ["sql_analyst_1a2b3c4d"]
+    assert len(library.load()) == 1
+
+
+def test_a_file_of_ours_that_other_tools_changed_is_still_read(library: SkillLibrary):
+    library.save(made())
+    description = 'description: "Does what sql_analyst_1a2b3c4d does."'
+    rewritten(
+        library,
+        description,
+        "description: >\n  Does it\n  well.\n\n  Always.\nallowed-tools:\n- Bash\n- Read",
+    )
+    rewritten(library, "metadata:\n", "metadata:\n  tags:\n    - sql\n  sizes: [1]\n")
+    (after,) = library.load()
+    assert after.description == "Does it well.\nAlways."
+    assert after.agent.system_prompt == "Be exact."
+
+
+def test_line_ends_of_windows_change_nothing(library: SkillLibrary):
+    path = library.save(made(system_prompt="Be brief.\nBe exact."))
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    (after,) = library.load()
+    assert after.agent.system_prompt == "Be brief.\nBe exact."
+
+
+def test_one_without_a_description_is_not_written(library: SkillLibrary):
+    with pytest.raises(ConfigError, match="empty description"):
+        library.save(DistilledSkill("s_1", " ", Agent("a", "ollama/llama3")))
+    assert library.names() == []
+
+
 def test_instructions_changed_by_hand_count(library: SkillLibrary):
     library.save(made())
     rewritten(library, "Be exact.", "Be quick.")
@@ -433,12 +524,13 @@ def test_a_file_that_cannot_be_used_is_named_with_what_is_wrong(
     assert told in str(caught.value)
 
 
-def test_a_file_that_is_no_text_or_too_large_is_named(library: SkillLibrary):
+def test_a_file_of_ours_that_is_no_text_or_too_large_is_named(library: SkillLibrary):
     path = library.save(made())
-    path.write_bytes(b"\xff\xfe")
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"\xff\xfe")
     with pytest.raises(SkillError, match=r"SKILL.md: .*utf-8"):
         library.names()
-    path.write_bytes(b"x" * 1_000_001)
+    path.write_bytes(whole.ljust(1_000_001, b"x"))
     with pytest.raises(SkillError, match="1,000,001 bytes"):
         library.names()
 

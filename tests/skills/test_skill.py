@@ -17,9 +17,11 @@ from untildone import (
     LoopConvergedError,
     SkillError,
     ToolError,
+    image,
     run_agent,
     tool,
 )
+from untildone.domain.tools import output_text
 from untildone.skills import FunctionSkill, Skill, SkillRegistry, skill
 from untildone.testing import ScriptedModel, call, reply
 
@@ -152,7 +154,7 @@ async def test_a_result_that_is_too_long_is_cut_for_the_model_like_a_tools():
             return "x" * 60_000
 
     assert len(await Long().execute()) == 60_000
-    text = await Long().to_tool_def().run({}, inline)
+    text = output_text(await Long().to_tool_def().run({}, inline))
     assert len(text) == 50_000
     assert "characters left out" in text
 
@@ -236,7 +238,7 @@ async def test_a_model_reads_a_cut_result_and_python_all_of_it():
         return "x" * 1000
 
     assert len(await book.execute()) == 1000
-    assert len(await book.to_tool_def().run({}, inline)) <= 300
+    assert len(output_text(await book.to_tool_def().run({}, inline))) <= 300
 
 
 async def test_a_run_that_converges_early_inside_a_skill_is_the_skills_success():
@@ -335,6 +337,61 @@ async def test_a_function_skill_cannot_reach_itself_by_way_of_another():
         await ping.execute()
 
 
+async def test_a_run_that_converges_early_is_the_success_of_a_class_too():
+    class Early(Skill):
+        name = "early"
+
+        async def execute(self, **kwargs: Any) -> str:
+            raise LoopConvergedError(message="enough")
+
+    class Later(Early):
+        name = "later"
+
+        async def execute(self, **kwargs: Any) -> str:
+            return f"{await super().execute()}!"
+
+    assert await Early().execute() == "enough"
+    assert await Later().execute() == "enough!"
+
+
+async def test_a_lambda_is_a_skill_by_the_name_it_is_given():
+    for made in (
+        FunctionSkill(lambda: "x", name="s", description="d"),
+        skill(name="s")(lambda: "x"),
+    ):
+        assert made.name == made.spec.name == "s"
+        assert await made.execute() == "x"
+    with pytest.raises(ConfigError, match="name"):
+        FunctionSkill(lambda: "x")
+
+
+async def test_another_skill_of_the_same_name_may_run_inside_it():
+    @skill(name="search")
+    async def inner() -> str:
+        return "found"
+
+    model = ScriptedModel([reply(None, call("search")), "Done."])
+    agent = Agent("inner", model, skills=[inner])
+
+    @skill(name="search")
+    async def outer() -> str:
+        return answers((await run_agent(agent, ask())).messages)[0]
+
+    assert await outer.execute() == "found"
+
+
+async def test_ever_new_skills_of_one_function_do_not_go_on_without_end():
+    depth: list[int] = []
+
+    async def down() -> str:
+        depth.append(1)
+        return await skill(down).execute()
+
+    with pytest.raises(SkillError, match="inside 16 others, the outermost of which is 'down'"):
+        await skill(down).execute()
+    assert len(depth) == 16
+
+
 async def test_a_skill_at_work_in_one_task_is_free_in_another():
     started, go_on = asyncio.Event(), asyncio.Event()
 
@@ -364,3 +421,19 @@ async def test_a_skill_that_failed_can_be_called_again():
     with pytest.raises(ZeroDivisionError):
         await shaky.execute()
     assert await shaky.execute() == "fine"
+
+
+async def test_a_skill_may_give_an_image_and_tells_of_it_in_words_without_an_agent():
+    @skill
+    def draw() -> Any:
+        """Draws."""
+        return image(b"\x89PNG\r\n\x1a\n" + bytes(92))
+
+    model = ScriptedModel([reply(None, call("draw")), "Drawn."])
+    result = await run_agent(Agent("host", model, skills=[draw]), ask())
+    assert result.text == "Drawn."
+    shown = model.requests[1].messages[-1]
+    assert [part["type"] for part in shown["content"]] == ["text", "image_url"]
+    told = await draw.execute()
+    assert told.startswith("[attachment 1: image/png, 100 bytes")
+    assert shown["content"][0]["text"] == told

@@ -94,10 +94,32 @@ def test_a_file_that_other_tools_wrote_is_read_too():
         ('---\nname: "x\n---\n', "line 2 has a text in quotes that cannot be read"),
         ('---\nname: "x" y\n---\n', "line 2 has something after"),
         ("---\nname: 'x\n---\n", "line 2 has a text in quotes that does not end"),
-        ("---\nname: x\ndescription: |\n  y\n---\n", "line 3 has a form that is not read here"),
+        ("---\nname: x\ndescription: &y z\n---\n", "line 3 has a form that is not read here"),
         ("---\nname: [x]\n---\n", "double quotes"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_line(text: str, told: str):
     with pytest.raises(SkillError, match=told):
         SkillFile.from_text(text)
+
+
+@pytest.mark.parametrize(
+    ("block", "text"),
+    [
+        ("|\n  one\n    two\n\n  three", "one\n  two\n\nthree"),
+        (">-\n  one\n  two\n\n  three", "one two\nthree"),
+        ("| # why\n  one", "one"),
+    ],
+)
+def test_texts_over_several_lines_are_read(block: str, text: str):
+    file = SkillFile.from_text(f"---\nname: x\ndescription: {block}\nlicense: MIT\n---\nDo it.\n")
+    assert (file.description, file.body) == (text, "Do it.")
+
+
+def test_what_is_no_text_is_named_and_passed_over():
+    file = SkillFile.from_text(
+        "---\nname: x\ndescription: y\nallowed-tools: [a, b]\nhooks:\n- a: b\n- c\nmore:\n  deep:\n"
+        "    er: 1\nmetadata:\n  one: 1\n  list:\n    - a\n  flow: {a: b}\n---\nDo it.\n"
+    )
+    assert file.metadata == {"one": "1"}
+    assert file.unread == {"list", "flow"}

@@ -121,6 +121,27 @@ class EpisodicMemory:
         found = await self._shelf.find(query, max(_CANDIDATES, _CANDIDATES_EACH * most))
         return _chosen(query, found)[:most]
 
+    async def recall_others(self, query: str, own: str) -> list[Episode]:
+        """What ``recall`` would give were there no episodes whose ``id`` begins with ``own``.
+
+        Args:
+            query: The request.
+            own: How the ids begin of the episodes to leave out, such as ``"<run id>:"``.
+
+        Raises:
+            ConfigError: ``query`` is no text.
+            MemoryProviderError: The backend failed.
+        """
+        most = self._recall_k
+        check_search(query, most)
+        wanted = candidates = max(_CANDIDATES, _CANDIDATES_EACH * most)
+        while True:
+            found = await self._shelf.find(query, candidates)
+            others = [each for each in found if not each.key.startswith(own)]
+            if len(others) >= wanted or len(found) < candidates:
+                return _chosen(query, others[:wanted])[:most]
+            candidates *= 2
+
     async def load(self) -> list[Episode]:
         """All episodes, the oldest first.
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import secrets
+import stat
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,15 +27,18 @@ class MemoryFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._raw = b""
+        self._drafts_are_gone = False
         self.notebook = Notebook()
 
     def read(self) -> bool:
         """Brings the notebook up to what the file holds now; False where it cannot be read.
 
         Raises:
-            OSError: The file is there and cannot be opened.
+            OSError: The file is there and cannot be opened, or is a folder, a device or a pipe.
         """
         try:
+            if not stat.S_ISREG(self._path.stat().st_mode):  # reading a pipe would never end
+                raise OSError("it is no regular file")
             raw = self._path.read_bytes()
         except FileNotFoundError:
             raw = b""
@@ -71,6 +76,7 @@ class MemoryFile:
             OSError: It cannot be written; then the file is as it was.
         """
         raw = _as_json(self.notebook.entries)
+        self._remove_old_drafts()
         beside = self._path.with_name(f"{self._path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
         try:
             with beside.open("xb") as file:
@@ -84,6 +90,20 @@ class MemoryFile:
             beside.unlink(missing_ok=True)
             raise
         self._raw = raw
+
+    def _remove_old_drafts(self) -> None:
+        """Removes what killed writers left: who writes holds the lock, so none is at work.
+
+        Once is enough: a file that came later is found by the next process.
+        """
+        if self._drafts_are_gone:
+            return
+        draft = re.compile(re.escape(self._path.name) + r"\.[0-9]+-[0-9a-f]{8}\.tmp")
+        for path in list(self._path.parent.iterdir()):
+            if draft.fullmatch(path.name):
+                with suppress(OSError):
+                    path.unlink()
+        self._drafts_are_gone = True
 
     def forget(self) -> None:
         """Believes nothing but the file from here on: the notebook has what could not be kept."""

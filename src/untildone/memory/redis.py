@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import secrets
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -20,11 +21,16 @@ from untildone.memory.scoped import (
     check_search,
     check_text,
     checked_change,
+    shown_url,
 )
 
 _MOST_CONNECTIONS: Final = 16
 _WAIT_S: Final = 30
 _AT_ONCE: Final = 500
+_MARK_S: Final = 10
+_RETRIES: Final = 3
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 0.5
 
 # Each script is one atomic step. KEYS: the hash of values, the sorted set of their order, the
 # counter that numbers what is stored. Keys of entries are compared as bytes. A counter that is new
@@ -40,8 +46,10 @@ local function put(key, value)
 end
 """
 _STORE: Final = f"{_PUT} put(ARGV[1], ARGV[2])"
+# What the network made somebody send twice is done once: a swap leaves its mark for some seconds.
 _SWAP: Final = f"""
 {_PUT}
+if redis.call('EXISTS', KEYS[4]) == 1 then return 1 end
 local old = redis.call('HGET', KEYS[1], ARGV[1])
 if (old or '') ~= ARGV[3] or (old and '1' or '0') ~= ARGV[2] then return 0 end
 if ARGV[4] == '1' then
@@ -50,6 +58,7 @@ else
   redis.call('HDEL', KEYS[1], ARGV[1])
   redis.call('ZREM', KEYS[2], ARGV[1])
 end
+redis.call('SET', KEYS[4], '', 'EX', {_MARK_S})
 return 1
 """
 _ENTRIES: Final = """
@@ -114,8 +123,10 @@ class RedisMemoryProvider(ClosingProvider):
     """Keeps memories on a Redis server (S1); needs the extra ``untildone[redis]``.
 
     Three keys of the server are used: ``{prefix}:values``, ``{prefix}:order``, ``{prefix}:count``,
-    braces included, so that a cluster keeps them together. A process remembers what it has searched
-    and reads only what is new, which suits thousands of entries in a scope, not millions.
+    braces included, so that a cluster keeps them together, and for some seconds after a change a
+    mark under the same prefix. What a broken connection did not answer is asked again. A process
+    remembers what it has searched and reads only what is new, which suits thousands of entries in a
+    scope, not millions.
 
     Args:
         url: ``redis://host:6379/0``, ``rediss://…`` or ``unix://…``.
@@ -151,11 +162,11 @@ class RedisMemoryProvider(ClosingProvider):
             )
         try:
             connection.parse_url(url)
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError):
             raise ConfigError(
                 "RedisMemoryProvider takes a URL like 'redis://127.0.0.1:6379/0'"
-                f" ('rediss://…' for TLS, 'unix://…' for a socket): {error}"
-            ) from error
+                f" ('rediss://…' for TLS, 'unix://…' for a socket), not {shown_url(url)!r}"
+            ) from None  # what it says may quote the password
         self.prefix = prefix
         self._url = url
         self._client = client
@@ -166,7 +177,7 @@ class RedisMemoryProvider(ClosingProvider):
         self._mirrors = Mirrors()
 
     def __repr__(self) -> str:
-        where = "your client" if self._client is not None else _without_password(self._url)
+        where = "your client" if self._client is not None else shown_url(self._url)
         return f"RedisMemoryProvider({where!r})"
 
     async def store(self, key: str, value: str) -> None:
@@ -204,7 +215,8 @@ class RedisMemoryProvider(ClosingProvider):
                     *(("0", b"") if old is None else ("1", _encoded(old))),
                     *(("0", b"") if new is None else ("1", _encoded(new))),
                 )
-                if await self._eval(_SWAP, _encoded(key), *swap):
+                mark = f"{{{self.prefix}}}:swap:{secrets.token_hex(8)}"
+                if await self._eval(_SWAP, _encoded(key), *swap, more_keys=(mark,)):
                     return new
 
     async def entries(self, prefix: str = "") -> list[tuple[str, str]]:
@@ -255,8 +267,11 @@ class RedisMemoryProvider(ClosingProvider):
         parts = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
         return [(int(number), key, value) for number, key, value in parts]
 
-    async def _eval(self, script: str, *arguments: bytes | str | int) -> Any:
-        return await self._call("eval", script, len(self._keys), *self._keys, *arguments)
+    async def _eval(
+        self, script: str, *arguments: bytes | str | int, more_keys: tuple[str, ...] = ()
+    ) -> Any:
+        keys = (*self._keys, *more_keys)
+        return await self._call("eval", script, len(keys), *keys, *arguments)
 
     async def _call(self, command: str, *arguments: Any) -> Any:
         try:
@@ -274,9 +289,14 @@ class RedisMemoryProvider(ClosingProvider):
         opened = self._opened.get(loop)
         if opened is None:
             from redis.asyncio import BlockingConnectionPool, Redis
+            from redis.asyncio.retry import Retry
+            from redis.backoff import ExponentialBackoff
 
+            # A server that was started anew has dropped what the pool still holds: each connection
+            # needs a second try. Every command here may be sent twice; see _SWAP.
+            retry = Retry(ExponentialBackoff(_LONGEST_PAUSE_S, _FIRST_PAUSE_S), _RETRIES)
             pool = BlockingConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType]
-                self._url, max_connections=_MOST_CONNECTIONS, timeout=_WAIT_S
+                self._url, max_connections=_MOST_CONNECTIONS, timeout=_WAIT_S, retry=retry
             )
             opened = self._opened[loop] = _Open(Redis.from_pool(pool), self._keep(loop))
             await anext(opened.keeper)
@@ -309,8 +329,3 @@ def _text(value: bytes | str | None) -> str | None:
 
 def _texts(values: Any) -> list[str]:
     return [_text(value) or "" for value in cast("list[bytes | str | None]", values)]
-
-
-def _without_password(url: str) -> str:
-    scheme, slashes, rest = url.partition("://")
-    return f"{scheme}{slashes}{rest.rpartition('@')[2]}"

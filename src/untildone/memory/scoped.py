@@ -71,6 +71,11 @@ def key_of(*parts: str) -> str:
     return OWN_PREFIX + "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
 
 
+PLAYBOOKS: Final = f"{key_of('playbook')}/"
+"""How the keys of playbooks begin. They are read whole and written often, and nobody searches them,
+so that an index which costs something to keep may leave them out."""
+
+
 def accepts(prefix: str) -> Callable[[str], bool]:
     """Whether a search with this prefix looks at a key."""
     if prefix:
@@ -131,6 +136,18 @@ def check_search(query: object, top_k: object) -> None:
     check_count("top_k", top_k)
     if not isinstance(query, str):
         raise ConfigError(f"query must be a str, not {query!r:.80}")
+
+
+def shown_url(url: object) -> str:
+    """A URL as errors show it: without user, password and query, whatever else is wrong with it."""
+    if not isinstance(url, str):
+        return f"{url!r:.80}"
+    scheme, sign, rest = url.partition("://" if "://" in url else ":")
+    address, question, query = rest.partition("?")
+    if "@" in query:  # a password with a question mark, or a query with an @: nobody can tell
+        return f"{scheme}{sign}…"
+    host = address.rpartition("@")[2]
+    return f"{scheme}{sign}{host}{'?…' if question else ''}"[:120]
 
 
 class Turns:

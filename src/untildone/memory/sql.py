@@ -60,7 +60,8 @@ class SQLMemoryProvider(EntriesProvider):
         self._database: Database | None = None
 
     def __repr__(self) -> str:
-        return f"SQLMemoryProvider({self._url.render_as_string(hide_password=True)!r})"
+        shown = self._url.set(query={}).render_as_string(hide_password=True)
+        return f"SQLMemoryProvider({shown!r})"
 
     async def aclose(self) -> None:
         """Closes the connections; a later call opens new ones."""

@@ -81,7 +81,7 @@ class DistilledSkill(Skill):
             raise SkillError(
                 f"the skill {self.name!r} takes a text: await skill.execute(task='...')"
             )
-        with running(self.name):
+        with running(self):
             result = await start_run(self.agent, [{"role": "user", "content": task}], Options())
         match result.exit_reason:
             case ExitReason.SATISFIED:
@@ -149,13 +149,14 @@ def described(task_tag: str, query: str) -> str:
 
 
 async def _description(loop: LoopConfig | None, task_tag: str, query: str) -> str:
+    """The given one, else one of tag and query; an empty one leaves the query out."""
     given = None if loop is None else loop.skill_description
     text: Any = described(task_tag, query) if given is None else given
     if callable(text):
         text = text(task_tag, query)
         if inspect.isawaitable(text):
             text = await text
-    return str(text)[:_LONGEST_DESCRIPTION]
+    return str(text).strip()[:_LONGEST_DESCRIPTION] or described(task_tag, "")
 
 
 def _hex(text: str, digits: int) -> str:

@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Any, overload
 
 from untildone.domain.errors import ConfigError, LoopConvergedError
-from untildone.domain.tools import ToolSpec
-from untildone.ports import Offload
-from untildone.skills.base import Skill, running
+from untildone.domain.tools import ToolOutput, ToolSpec, output_text
+from untildone.ports import Offload, Tool
+from untildone.skills.base import Skill, converged_text, running
 from untildone.tools import FunctionTool, as_tool
+from untildone.tools.options import ToolOptions
 
 
 class FunctionSkill(Skill):
@@ -37,7 +38,7 @@ class FunctionSkill(Skill):
         name: str | None = None,
         description: str | None = None,
     ) -> None:
-        noted = as_tool(function)
+        noted = _noted(function, name)
         if not isinstance(noted, FunctionTool):
             raise ConfigError(f"a skill cannot be made of {function!r:.80}; give a function")
         options = replace(
@@ -82,15 +83,25 @@ class FunctionSkill(Skill):
             SkillError: The call comes out of this very skill.
             Exception: Whatever the function raises.
         """
-        return await self.run(kwargs, asyncio.to_thread)
+        return output_text(await self.run(kwargs, asyncio.to_thread))
 
-    async def run(self, arguments: dict[str, Any], offload: Offload) -> str:
+    async def run(self, arguments: dict[str, Any], offload: Offload) -> str | ToolOutput:
         """One call by a model; see ``execute``."""
-        with running(self.name):
+        with running(self):
             try:
                 return await self._tool.run(arguments, offload)
             except LoopConvergedError as error:
-                return str(error) if error.result is None else error.result.text
+                return converged_text(error)
+
+
+def _noted(function: Any, name: str | None) -> Tool:
+    """The function as a tool; a name given here serves what has none of its own, like a lambda."""
+    try:
+        return as_tool(function)
+    except ConfigError:
+        if name is None or isinstance(function, type) or not callable(function):
+            raise
+        return FunctionTool(function, ToolOptions(name=name))
 
 
 @overload

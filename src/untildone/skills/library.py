@@ -17,7 +17,7 @@ from untildone.domain.errors import ConfigError, SkillError, UntildoneError, des
 from untildone.ports import Model
 from untildone.skills.base import Skill
 from untildone.skills.distilled import DistilledSkill
-from untildone.skills.recipe import Bindings, Recipe
+from untildone.skills.recipe import Bindings, Recipe, is_ours
 from untildone.skills.registry import SkillRegistry
 from untildone.skills.skill_file import SkillFile
 
@@ -174,7 +174,8 @@ class SkillLibrary:
             if not self._holds(path):
                 continue
             try:
-                recipe = Recipe.from_file(SkillFile.from_text(_text_of(path)))
+                text = _text_of(path)
+                recipe = None if text is None else Recipe.from_file(SkillFile.from_text(text))
                 if recipe is None:
                     continue
                 if self._folder(recipe.name).name != folder.name:
@@ -243,11 +244,16 @@ def _refuse(problems: Sequence[str]) -> None:
         raise SkillError(f"skills cannot be loaded:\n{listed}")
 
 
-def _text_of(path: Path) -> str:
-    size = path.stat().st_size
-    if size > _MOST_BYTES:
+def _text_of(path: Path) -> str | None:
+    """The text of a file of ours, or None: what others wrote may have any form and size."""
+    with path.open("rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+    if not is_ours(data.decode("utf-8", "replace")):
+        return None
+    if len(data) > _MOST_BYTES:
+        size = path.stat().st_size
         raise SkillError(f"it has {size:,} bytes; the most that is read is {_MOST_BYTES:,}")
-    return path.read_bytes().decode("utf-8")
+    return data.decode("utf-8")
 
 
 def _replace_file(path: Path, text: str) -> None:

@@ -20,15 +20,26 @@ from untildone.policy.stuck import StuckPolicy
 from untildone.ports import Model, Tool
 from untildone.skills.base import Skill
 from untildone.skills.distilled import DistilledSkill
-from untildone.skills.skill_file import SkillFile
+from untildone.skills.skill_file import SkillFile, front_of
 
 _FORMAT: Final = "1"
 _KEY: Final = "untildone-"
+_FORMAT_KEY: Final = f"{_KEY}format"
+_OURS: Final = re.compile(rf"(?m)^\s*[\"']?{_FORMAT_KEY}[\"']?\s*:")
 _PLAIN: Final = ("max_turns", "temperature", "max_tokens", "timeout_s", "on_max_turns")
 _SECRET: Final = re.compile(
-    r"(?i)(?:x[_-])?(?:api|access|auth|private|secret)[_-]?(?:key|token|secret)"
-    r"|authorization|token|bearer|cookie|.*(?:secret|passw|credential).*"
+    r"(?i).*(?:secret|passw|passphrase|credential|authorization|bearer|cookie|signature)"
+    r"|.*(?:api|access|account|auth|client|encryption|master|private|shared|signing|ssh"
+    r"|subscription)[_-]?key"
+    r"|(?:.*[_-])?(?:auth|jwt|pwd|sig)(?:[_-].*)?$"
+    r"|(?!(?:eos|bos|pad|unk|mask|stop|sep|cls)[_-])(?:.*[_-])?token$|.*[a-z]Token$"
 )
+"""How keys of parameters begin, whose texts are secrets; a ``stop_token`` is none."""
+
+
+def is_ours(text: str) -> bool:
+    """Whether a ``SKILL.md`` was written by this library, whatever has become of it since."""
+    return _OURS.search(front_of(text)) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +78,7 @@ class Recipe:
             ConfigError: Something in its agent cannot or must not be written down.
         """
         agent = skill.agent
+        _check_texts(agent, skill.description)
         hooks, response_model = agent.hooks, agent.response_model
         return cls(
             name=skill.name,
@@ -111,11 +123,17 @@ class Recipe:
             for key, value in file.metadata.items()
             if key.startswith(_KEY)
         }
-        if "format" not in known:
+        if "format" not in known and _FORMAT_KEY not in file.unread:
             return None
-        if known["format"] != _FORMAT:
+        unread = sorted(key for key in file.unread if key.startswith(_KEY))
+        if unread:
             raise SkillError(
-                f"it has the format {known['format']!r}; this version of untildone reads"
+                f"its metadata {unread[0]!r} has a form that is not read here; put it in double"
+                " quotes, as it was"
+            )
+        if known.get("format") != _FORMAT:
+            raise SkillError(
+                f"it has the format {known.get('format')!r}; this version of untildone reads"
                 f" {_FORMAT!r}"
             )
         missing = [name for name in ("skill", "agent", "settings") if not known.get(name)]
@@ -237,12 +255,49 @@ def _secrets_in(value: object, path: str = "") -> Iterable[str]:
     if isinstance(value, Mapping):
         for key, part in cast("Mapping[object, object]", value).items():
             here = f"{path}.{key}" if path else str(key)
-            if isinstance(part, str) and _SECRET.fullmatch(str(key)):
+            if _SECRET.match(str(key)) and _is_text(part):
                 yield here
-            yield from _secrets_in(part, here)
+            else:
+                yield from _secrets_in(part, here)
     elif isinstance(value, list | tuple):
         for part in cast("Sequence[object]", value):
             yield from _secrets_in(part, path)
+    elif isinstance(value, str) and _has_key(value):
+        yield path
+
+
+def _is_text(value: object) -> bool:
+    """Whether it is a text, or a list of them; what a schema calls a token is a mapping."""
+    if isinstance(value, list | tuple):
+        return any(isinstance(part, str | bytes) for part in cast("Sequence[object]", value))
+    return isinstance(value, str | bytes)
+
+
+def _has_key(text: str) -> bool:
+    from untildone.tools.redaction import has_key  # compiles its patterns: 25 ms
+
+    return has_key(text)
+
+
+def _check_texts(agent: Agent, description: str) -> None:
+    """Looks for keys in what is written as it is.
+
+    Raises:
+        ConfigError: There is one, or no description.
+    """
+    if not description.strip():
+        raise ConfigError(
+            "the skill has an empty description, and a SKILL.md needs one that says what it is for"
+        )
+    texts = {"system_prompt": agent.system_prompt, "description": description}
+    chain = () if agent.fallback_chain is None else agent.fallback_chain.models
+    texts |= {"model": "\n".join(m for m in (agent.model, *chain) if isinstance(m, str))}
+    for name, text in texts.items():
+        if _has_key(text):
+            raise ConfigError(
+                f"the {name} of the agent {agent.name!r} holds what looks like a key, and a"
+                " SKILL.md can be read by others; let a tool or the environment have it instead"
+            )
 
 
 def _set_hooks(hooks: AgentHooks) -> list[str]:
