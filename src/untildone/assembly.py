@@ -5,27 +5,19 @@ The doors in ``run.py`` are for callers; the loops in ``engine/`` are for what h
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
-from contextvars import ContextVar
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import iscoroutinefunction
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from untildone.agent import Agent, AgentAsTool
-from untildone.domain.bounds import check_count
 from untildone.domain.errors import (
     ConfigError,
-    LoopConvergedError,
     ResumeError,
     ToolError,
-    attach_partial_result,
-    describe,
-    partial_result,
 )
 from untildone.domain.exits import ExitReason
 from untildone.domain.log import (
@@ -33,111 +25,36 @@ from untildone.domain.log import (
     At,
     Log,
     LogEvent,
-    NestedRunEnded,
     Record,
     RunStarted,
     approval_key,
 )
 from untildone.domain.messages import messages_from_dicts
 from untildone.domain.results import AgentResult
-from untildone.domain.stream import EventType
 from untildone.domain.tools import NO_TOOLS, ToolSpecs
 from untildone.engine.context import Run
 from untildone.engine.ending import ended_properly, give_result
-from untildone.engine.live import EventQueue, LiveStream
 from untildone.engine.opening import fingerprint_of, query_of, rules_for
 from untildone.engine.record import Recorder
 from untildone.engine.refine import refine
 from untildone.engine.remembering import learn, recall_context, remembers
-from untildone.engine.worker_pool import WorkerPool
+from untildone.entrance import Entrance, Options
 from untildone.models.metered import EarlierReplies, MeteredModel, ModelPath
 from untildone.policy.fold import fold
 from untildone.policy.outcome import usage_of
 from untildone.policy.state import RunState
-from untildone.ports import Clock, EventSink, Model, OutputReader, Synthesizer, Tool
+from untildone.ports import Clock, Model, OutputReader, Synthesizer, Tool
 
 Messages = Sequence[Mapping[str, Any]]
 Approvals = Mapping[str, bool | str]
-Distil = Callable[[Agent, str, str], Awaitable[str]]
-"""Makes a skill of an agent, its task tag and a query, and gives the skill's name."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Options:
-    """What the doors take beside an agent and its messages; see ``run_agent``.
-
-    ``distil`` is the doors' own: what makes skills stands on a floor above this one. A run inside
-    another one has it from there.
-    """
-
-    tool_defs: Sequence[Any] | None = None
-    queue: EventQueue | None = None
-    agent_id: str | None = None
-    max_sync_tools: int = 32
-    log: EventSink | Sequence[EventSink] = ()
-    clock: Clock | None = None
-    distil: Distil | None = None
-
-
-@dataclass(slots=True)
-class _Scope:
-    """A run as the code inside it sees it.
-
-    Attributes:
-        run_id: Its id.
-        queues: The queues that it and the runs around it will end.
-        loop: The event loop it runs in.
-        distil: What makes a skill of it, or of a run inside it.
-        run: The run, once there is one.
-        is_over: Whether it has ended and learned what it could.
-    """
-
-    run_id: str
-    queues: tuple[EventQueue, ...]
-    loop: asyncio.AbstractEventLoop
-    distil: Distil | None = None
-    run: Run | None = None
-    is_over: bool = False
-
-    def charge(self, nested: Run) -> None:
-        """Adds the cost of a run inside this one, from whatever thread that ran in."""
-        event = NestedRunEnded(At(self.run_id), nested.run_id, _exit_of(nested), nested.spent())
-        if asyncio.get_running_loop() is self.loop:
-            self._note(event)
-        else:
-            with suppress(RuntimeError):  # that loop is closed: the run around this one is over
-                self.loop.call_soon_threadsafe(self._note, event)
-
-    def _note(self, event: NestedRunEnded) -> None:
-        run = self.run
-        if run is None or self.is_over:
-            return  # it outlived the run that started it
-        event.at = run.at()
-        run.record.note(event)
-
-
-def is_event_queue(queue: Any) -> bool:
-    """Whether something can hold a run's events: an ``asyncio.Queue``, or what works like one."""
-    if isinstance(queue, type):
-        return False
-    waits = iscoroutinefunction(getattr(queue, "put", None))
-    return waits and all(hasattr(queue, name) for name in ("put_nowait", "full", "maxsize"))
-
-
-def _exit_of(run: Run) -> ExitReason | None:
-    ended = run.state.ended
-    return None if ended is None else ended.reason
-
 
 _tools_of: WeakKeyDictionary[Agent, tuple[dict[str, Tool], ToolSpecs]] = WeakKeyDictionary()
 """An agent never changes, so its functions are read, and encoded for the wire, only once."""
 
-_scope: ContextVar[_Scope | None] = ContextVar("untildone_scope", default=None)
-
 
 async def start_run(agent: Agent, messages: Messages, options: Options) -> AgentResult:
     """A new run from its first event to its end."""
-    entrance = _Entrance(agent, os.urandom(16).hex(), options)
+    entrance = Entrance(agent, os.urandom(16).hex(), options)
     return await entrance.watch(partial(_start, entrance, messages))
 
 
@@ -147,7 +64,7 @@ async def resume_run(agent: Agent, log: Log, approvals: Approvals, options: Opti
     started = events[0] if events else None
     if isinstance(started, RunStarted):
         options = replace(options, agent_id=started.agent_id)
-    entrance = _Entrance(agent, "" if started is None else started.at.run, options)
+    entrance = Entrance(agent, "" if started is None else started.at.run, options)
     return await entrance.watch(partial(_resume, entrance, events, approvals))
 
 
@@ -157,13 +74,13 @@ def _events_of(log: Any) -> list[LogEvent]:
     return events if all(isinstance(event, Record) for event in events) else []
 
 
-async def _start(entrance: _Entrance, messages: Messages) -> AgentResult:
+async def _start(entrance: Entrance, messages: Messages) -> AgentResult:
     given = tuple(messages_from_dicts(messages))
     agent, outer = entrance.agent, entrance.outer
     async with AsyncExitStack() as opened:
-        model, tools, specs = await entrance.ports(opened)
+        model, tools, specs = await _ports(entrance, opened)
         rules = rules_for(agent, agent.loop_config, specs)
-        run = entrance.run(RunState(rules), model, tools, specs)
+        run = _run(entrance, RunState(rules), model, tools, specs)
         run.query = query_of(given)
         started = RunStarted(
             run.at(iteration=0),
@@ -203,11 +120,11 @@ def _beginning_of(log: Log, approvals: Approvals) -> RunStarted:
     return started
 
 
-async def _resume(entrance: _Entrance, log: Log, approvals: Approvals) -> AgentResult:
+async def _resume(entrance: Entrance, log: Log, approvals: Approvals) -> AgentResult:
     started = _beginning_of(log, approvals)
     agent = entrance.agent
     async with AsyncExitStack() as opened:
-        model, tools, specs = await entrance.ports(opened)
+        model, tools, specs = await _ports(entrance, opened)
         rules = rules_for(agent, agent.loop_config, specs)
         if started.fingerprint not in ("", fingerprint_of(agent, model.name, rules, specs)):
             raise ResumeError(
@@ -216,7 +133,7 @@ async def _resume(entrance: _Entrance, log: Log, approvals: Approvals) -> AgentR
                 " was started with"
             )
         state = fold(rules, log)
-        run = entrance.run(state, model, tools, specs)
+        run = _run(entrance, state, model, tools, specs)
         run.query = query_of(started.messages)
         for decided in _decisions(run, approvals):
             run.record.note(decided)
@@ -245,148 +162,63 @@ async def _recalled_then_refined(run: Run, opened: AsyncExitStack) -> AgentResul
                 await run.let_go()
 
 
-class _Entrance:
-    """One run's way in and out: what is opened here is closed here, and its queue always ends."""
+async def _ports(
+    entrance: Entrance, opened: AsyncExitStack
+) -> tuple[Model, dict[str, Tool], ToolSpecs]:
+    """The model and the tools; tools are discovered here, once a run.
 
-    __slots__ = ("_live", "_options", "_pool", "_run_id", "_scope", "agent", "outer", "sinks")
+    What has to be closed when the run ends goes into ``opened``.
+    """
+    agent, given = entrance.agent, entrance.options.tool_defs
+    model = resolve(agent.model)
+    if given is not None:
+        return model, *_encoded(collect(given))
+    if not agent.mcps:
+        return model, *_own_tools(agent)
+    from untildone.tools.mcp import open_servers
 
-    def __init__(self, agent: Agent, run_id: str, options: Options) -> None:
-        self.agent = agent
-        self.outer = _scope.get()
-        log: Any = options.log
-        self.sinks: list[Any] = [*log] if isinstance(log, list | tuple) else [log]
-        self._run_id = run_id
-        self._options = options
-        self._live = None
-        if options.queue is not None and is_event_queue(options.queue):
-            name = options.agent_id or getattr(agent, "name", "")
-            self._live = LiveStream(options.queue, name, self._loop_of(options.queue))
-        self._pool = WorkerPool(options.max_sync_tools)
+    own, _ = _own_tools(agent)
+    found = await opened.enter_async_context(open_servers(agent.mcps, taken=own))
+    return model, *_encoded({**own, **collect(found)})
 
-    async def watch(self, work: Callable[[], Awaitable[AgentResult]]) -> AgentResult:
-        """Awaits the run and ends its queue in the way that fits how it ended.
 
-        The queue of a run around this one is left open: that run ends it.
-        """
-        outer, queue = self.outer, self._options.queue
-        outer_queues = () if outer is None else outer.queues
-        queues = outer_queues if queue is None else (*outer_queues, queue)
-        distil = self._options.distil or (None if outer is None else outer.distil)
-        self._scope = _Scope(self._run_id, queues, asyncio.get_running_loop(), distil)
-        token = _scope.set(self._scope)
-        try:
-            if self._live is None or any(queue is known for known in outer_queues):
-                return await self._done(work)
-            return await self._ending_queue(self._live, work)
-        finally:
-            _scope.reset(token)
-            self._pool.close()
-            if outer is not None and self._scope.run is not None:
-                outer.charge(self._scope.run)
-            # Contexts outlive the run: a kept connection has the one it was opened in.
-            self._scope.run = None
+def _run(
+    entrance: Entrance, state: RunState, model: Model, tools: dict[str, Tool], specs: ToolSpecs
+) -> Run:
+    """The run around a state."""
+    agent, run_id = entrance.agent, entrance.run_id
+    recorder = Recorder(state, entrance.sinks, entrance.live)
+    paths = _Paths(agent, model, run_id, recorder, entrance.options.clock)
+    path = paths.of_branch(0)
+    entrance.scope.run = run = Run(
+        agent=agent,
+        loop=agent.loop_config,
+        run_id=run_id,
+        agent_id=entrance.options.agent_id or agent.name,
+        query="",
+        record=recorder,
+        worker=path,
+        judge_model=path,
+        judge_of_branch=paths.of_branch,
+        tools=tools,
+        specs=specs,
+        offload=entrance.pool,
+        output=_output(agent),
+        synthesizer=_synthesizer(agent, path),
+        distil=_distiller(entrance),
+        spent_before=usage_of(state),
+    )
+    return run
 
-    def _check(self) -> None:
-        """Checks what the doors were given; only here, so that a queue given with it still ends."""
-        agent: Any = self.agent
-        if not isinstance(agent, Agent):
-            raise ConfigError(
-                f"agent must be an Agent, not {agent!r:.80}; make one: Agent('name', 'openai/…')"
-            )
-        check_count("max_sync_tools", self._options.max_sync_tools)
-        queue = self._options.queue
-        if queue is not None and not is_event_queue(queue):
-            raise ConfigError(f"queue must be an asyncio.Queue object, not {queue!r:.80}")
-        for sink in self.sinks:
-            write = getattr(sink, "write", None)
-            if isinstance(sink, type) or not callable(write) or iscoroutinefunction(write):
-                raise ConfigError(
-                    f"log must be an object with a plain write(event), or a list of them,"
-                    f" not {sink!r:.80}; EventLog() of untildone.testing keeps events in memory"
-                )
 
-    def _loop_of(self, queue: EventQueue) -> asyncio.AbstractEventLoop | None:
-        """The loop of the run around this one that the queue is read in, where it is another."""
-        outer = self.outer
-        if outer is None or not any(queue is known for known in outer.queues):
-            return None
-        return None if outer.loop is asyncio.get_running_loop() else outer.loop
-
-    async def _done(self, work: Callable[[], Awaitable[AgentResult]]) -> AgentResult:
-        """The run's own part; what ends inside it later than that is not charged to it."""
-        try:
-            self._check()
-            return await work()
-        finally:
-            self._scope.is_over = True
-
-    async def _ending_queue(
-        self, live: LiveStream, work: Callable[[], Awaitable[AgentResult]]
-    ) -> AgentResult:
-        try:
-            result = await self._done(work)
-        except Exception as error:
-            met = isinstance(error, LoopConvergedError) and error.run_id == self._run_id
-            data = _done_view(partial_result(error)) if met else _error_view(error, self._scope.run)
-            await _end(live, EventType.DONE if met else EventType.ERROR, data, error)
-            raise
-        except BaseException as error:
-            live.end_now(EventType.ERROR, _error_view(error, self._scope.run))
-            raise
-        await _end(live, EventType.DONE, _done_view(result), result)
-        return result
-
-    async def ports(self, opened: AsyncExitStack) -> tuple[Model, dict[str, Tool], ToolSpecs]:
-        """The model and the tools; tools are discovered here, once a run.
-
-        What has to be closed when the run ends goes into ``opened``.
-        """
-        agent, given = self.agent, self._options.tool_defs
-        model = resolve(agent.model)
-        if given is not None:
-            return model, *_encoded(collect(given))
-        if not agent.mcps:
-            return model, *_own_tools(agent)
-        from untildone.tools.mcp import open_servers
-
-        own, _ = _own_tools(agent)
-        found = await opened.enter_async_context(open_servers(agent.mcps, taken=own))
-        return model, *_encoded({**own, **collect(found)})
-
-    def run(self, state: RunState, model: Model, tools: dict[str, Tool], specs: ToolSpecs) -> Run:
-        """The run around a state."""
-        agent, run_id = self.agent, self._run_id
-        recorder = Recorder(state, self.sinks, self._live)
-        paths = _Paths(agent, model, run_id, recorder, self._options.clock)
-        path = paths.of_branch(0)
-        self._scope.run = run = Run(
-            agent=agent,
-            loop=agent.loop_config,
-            run_id=run_id,
-            agent_id=self._options.agent_id or agent.name,
-            query="",
-            record=recorder,
-            worker=path,
-            judge_model=path,
-            judge_of_branch=paths.of_branch,
-            tools=tools,
-            specs=specs,
-            offload=self._pool,
-            output=_output(agent),
-            synthesizer=_synthesizer(agent, path),
-            distil=self._distiller(),
-            spent_before=usage_of(state),
-        )
-        return run
-
-    def _distiller(self) -> Callable[[str, str], Awaitable[str]] | None:
-        """What makes a skill of this run's agent, with the tools that the run has."""
-        agent, given, distil = self.agent, self._options.tool_defs, self._scope.distil
-        loop = agent.loop_config
-        if loop is None or not loop.auto_extract_skill or distil is None:
-            return None
-        used = agent if given is None else replace(agent, tools=list(given), mcps=[], skills=[])
-        return partial(distil, used)
+def _distiller(entrance: Entrance) -> Callable[[str, str], Awaitable[str]] | None:
+    """What makes a skill of this run's agent, with the tools that the run has."""
+    agent, given, distil = entrance.agent, entrance.options.tool_defs, entrance.scope.distil
+    loop = agent.loop_config
+    if loop is None or not loop.auto_extract_skill or distil is None:
+        return None
+    used = agent if given is None else replace(agent, tools=list(given), mcps=[], skills=[])
+    return partial(distil, used)
 
 
 def _own_tools(agent: Agent) -> tuple[dict[str, Tool], ToolSpecs]:
@@ -420,19 +252,6 @@ def _output(agent: Agent) -> OutputReader | None:
     from untildone.tools.structured_output import output_reader
 
     return output_reader(agent.response_model)
-
-
-async def _end(
-    live: LiveStream, kind: EventType, data: dict[str, Any], outcome: AgentResult | Exception
-) -> None:
-    """Ends a queue; cancelled while its reader is slow, at once and with the same last event."""
-    try:
-        await live.end(kind, data)
-    except BaseException as error:
-        live.end_now(kind, data)
-        known = partial_result(outcome) if isinstance(outcome, Exception) else outcome
-        attach_partial_result(error, known)
-        raise
 
 
 def resolve(model: str | Model) -> Model:
@@ -575,30 +394,3 @@ def _waiting_calls(run: Run) -> list[_WaitingCall]:
         for index, decision in agent_run.approvals.items()
         if decision is None
     ]
-
-
-def _done_view(result: AgentResult | None) -> dict[str, Any]:
-    if result is None:
-        return {}
-    return {
-        "exit_reason": None if result.exit_reason is None else result.exit_reason.value,
-        "final_text": result.text,
-        "loop_iterations": result.loop_iterations,
-        "best_iteration": result.best_iteration,
-        "turns": result.turns,
-        "input_tokens": result.input_tokens,
-        "output_tokens": result.output_tokens,
-    }
-
-
-def _error_view(error: BaseException, run: Run | None) -> dict[str, Any]:
-    """The reason is this run's: an exception of a run inside it carries another one."""
-    reason = None if run is None else _exit_of(run)
-    if reason is None:
-        cancelled = isinstance(error, asyncio.CancelledError)
-        reason = ExitReason.CANCELLED if cancelled else ExitReason.ERROR
-    return {
-        "message": describe(error),
-        "error_type": getattr(error, "error_type", type(error).__name__),
-        "exit_reason": reason.value,
-    }

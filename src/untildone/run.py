@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final, Self
 
 from untildone.agent import Agent, LoopConfig
-from untildone.assembly import Approvals, Messages, Options, resume_run, start_run
+from untildone.assembly import Approvals, Messages, resume_run, start_run
 from untildone.domain.bounds import check_number
 from untildone.domain.errors import (
     ConfigError,
@@ -24,6 +24,7 @@ from untildone.domain.log import Log
 from untildone.domain.results import AgentResult
 from untildone.domain.stream import StreamEvent, StreamPolicy
 from untildone.engine.live import EventQueue
+from untildone.entrance import Options
 from untildone.ports import Clock, EventSink
 
 STREAM_BUFFER: Final = 1000

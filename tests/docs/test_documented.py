@@ -170,7 +170,7 @@ def test_small_classes_have_their_fields_somewhere(name: str):
 def test_the_options_of_the_doors_are_described():
     rows = table_headed(CONCEPTS / "two-loops.md", "option", "meaning")
     listed = {name for row in rows for name in spans(row[0])}
-    options = dataclasses.fields(importlib.import_module("untildone.assembly").Options)
+    options = dataclasses.fields(importlib.import_module("untildone.entrance").Options)
     assert listed == {option.name for option in options} - {"distil"}
 
 

@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from untildone.agent import Agent, LoopConfig
-from untildone.assembly import Options, start_run
+from untildone.assembly import start_run
 from untildone.domain.errors import SkillError, describe
 from untildone.domain.exits import ExitReason
+from untildone.entrance import Options
 from untildone.skills.base import Skill, running
 from untildone.skills.registry import SkillRegistry
 from untildone.tools.options import check_name
