@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.models.raw_server import answer, chunked, raw_server, sse
+from untildone import Agent, run_agent
 from untildone.domain.errors import (
     BadReplyError,
     BadRequestError,
@@ -132,7 +133,7 @@ async def test_text_and_calls_are_read():
         ("refusal", "content_filter"),
         ("stop_sequence", "stop_sequence"),
         ("pause_turn", "pause_turn"),
-        ("model_context_window_exceeded", "model_context_window_exceeded"),
+        ("model_context_window_exceeded", "length"),
     ],
 )
 async def test_stop_reasons_are_told_in_the_words_of_the_field(
@@ -156,6 +157,11 @@ async def test_stop_reasons_are_told_in_the_words_of_the_field(
             {"input_tokens": 10, "cache_read_input_tokens": None},
             {"output_tokens": 7, "input_tokens": 12, "cache_read_input_tokens": 5},
             (17, 7, 5),
+        ),
+        (
+            {"input_tokens": 10, "cache_read_input_tokens": 5, "output_tokens": 1},
+            {"output_tokens": 7, "input_tokens": 0, "cache_read_input_tokens": 0},
+            (15, 7, 5),
         ),
     ],
 )
@@ -212,6 +218,98 @@ async def test_thinking_is_shown_and_goes_back_exactly_as_it_came():
                 ],
             },
         ]
+
+
+@pytest.mark.parametrize("index", [{}, {"index": 0}])
+async def test_blocks_without_an_index_of_their_own_follow_each_other(index: dict[str, int]):
+    reply, seen = await read_events(
+        begin(input_tokens=1),
+        *(
+            {"type": kind, **index, **fields}
+            for text in "AB"
+            for kind, fields in (
+                ("content_block_start", {"content_block": {"type": "text", "text": text}}),
+                ("content_block_delta", {"delta": {"type": "text_delta", "text": "!"}}),
+            )
+        ),
+        finish("end_turn", output_tokens=1),
+        STOP,
+    )
+    assert reply.message.content == "A!B!"
+    assert "".join(piece.text for piece in seen if isinstance(piece, TextDelta)) == "A!B!"
+
+
+async def test_a_surrogate_pair_cut_between_two_pieces_is_joined():
+    reply, seen = await read_events(
+        begin(input_tokens=1),
+        block(0, type="thinking", thinking="", signature=""),
+        piece(0, "thinking_delta", thinking="\ud83d"),
+        piece(0, "thinking_delta", thinking="\ude00"),
+        block(1, type="text", text=""),
+        piece(1, "text_delta", text="a\ud83d"),
+        piece(1, "text_delta", text="\ude00b\ud83d"),
+        piece(1, "text_delta", text="c"),
+        finish("end_turn", output_tokens=1),
+        STOP,
+    )
+    assert reply.message.content == "a😀b\ufffdc"
+    assert "".join(piece.text for piece in seen if isinstance(piece, TextDelta)) == "a😀b\ufffdc"
+    assert reply.message.extra is not None
+    assert reply.message.extra["anthropic_content"][0]["thinking"] == "😀"
+
+
+@pytest.mark.parametrize(
+    ("stop_reason", "said"),
+    [
+        ("max_tokens", "cut off by the token limit"),
+        ("model_context_window_exceeded", "cut off by the token limit"),
+        ("refusal", "content filter stopped the reply"),
+        ("pause_turn", "There are no arguments"),
+    ],
+)
+@pytest.mark.parametrize("is_streamed", [True, False])
+async def test_a_call_cut_before_its_arguments_never_runs_with_defaults(
+    stop_reason: str, said: str, is_streamed: bool
+):
+    ran: list[str] = []
+
+    def wipe(path: str = "/") -> None:
+        """Wipes."""
+        ran.append(path)
+
+    call = {"type": "tool_use", "id": "t", "name": "wipe", "input": {}}
+    cut = chunked(sse(begin(), block(0, **call), finish(stop_reason, output_tokens=1), STOP))
+    if not is_streamed:
+        cut = answer("200 OK", json.dumps({"content": [call], "stop_reason": stop_reason}).encode())
+    async with raw_server(cut, GOOD) as server:
+        agent = Agent("a", AnthropicModel("c", base_url=server.url, api_key="k"), tools=[wipe])
+        result = await run_agent(agent, [{"role": "user", "content": "q"}])
+    assert ran == []
+    assert said in result.tool_calls[0]["result"]
+
+
+async def test_a_whole_call_with_an_empty_input_runs_with_defaults():
+    """Claude sends no piece of it where it wants no argument."""
+    ran: list[str] = []
+
+    def look(path: str = ".") -> None:
+        """Looks."""
+        ran.append(path)
+
+    call = block(0, type="tool_use", id="t", name="look", input={})
+    whole = chunked(
+        sse(
+            begin(),
+            call,
+            piece(0, "input_json_delta", partial_json=""),
+            finish("tool_use", output_tokens=1),
+            STOP,
+        )
+    )
+    async with raw_server(whole, GOOD) as server:
+        agent = Agent("a", AnthropicModel("c", base_url=server.url, api_key="k"), tools=[look])
+        await run_agent(agent, [{"role": "user", "content": "q"}])
+    assert ran == ["."]
 
 
 async def test_citations_are_kept():
@@ -486,7 +584,7 @@ async def test_calls_of_other_providers_fit_the_protocol():
     assert found[1]["content"] == [
         {
             "type": "tool_use",
-            "id": "a_b_1",
+            "id": "a_b_1_f3214fb6",
             "name": "f",
             "input": {"unreadable_arguments": "[1]"},
         },
@@ -498,7 +596,28 @@ async def test_calls_of_other_providers_fit_the_protocol():
         },
         {"type": "tool_use", "id": "3", "name": "h", "input": {}},
     ]
-    assert found[2]["content"][0]["tool_use_id"] == "a_b_1"
+    assert found[2]["content"][0]["tool_use_id"] == "a_b_1_f3214fb6"
+
+
+async def test_ids_that_this_protocol_cannot_tell_apart_stay_two():
+    calls = tuple(ToolCall(name, "f", "{}") for name in ("a.b", "a:b", "a_b"))
+    answers = [Message("tool", "x", (), call.id) for call in calls]
+    found = await turns(*HI, Message("assistant", None, calls), *answers)
+    ids = [each["id"] for each in found[1]["content"]]
+    assert len(set(ids)) == 3
+    assert ids[2] == "a_b"
+    assert [each["tool_use_id"] for each in found[2]["content"]] == ids
+
+
+async def test_who_marks_the_cache_gets_no_marks_beside_their_own():
+    own = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    tools = ToolSpecs([ToolSpec(name="f", description="", parameters={})])
+    marked = Message("user", [text_block("x", **own)])
+    body = await sent(
+        ModelRequest(messages=[Message("system", "s"), marked, user_message("y")], tools=tools)
+    )
+    assert body["messages"][0]["content"] == [text_block("x", **own), text_block("y")]
+    assert json.dumps(body).count("cache_control") == 1
 
 
 async def test_lone_surrogates_in_any_place_do_not_stop_a_request():
@@ -601,8 +720,26 @@ async def test_a_model_that_refuses_schemas_gets_it_as_text_from_then_on():
             "hi\n\nReply with one JSON object and nothing else, no code fence. It must fit this"
             ' JSON Schema:\n{"type":"object"}'
         )
+        other = {"type": "object", "title": "another"}
+        await model.generate(ModelRequest(messages=HI, json_schema=other))
+        assert "output_config" in server.body()
     async with raw_server(refused) as server:
         model = AnthropicModel("c", base_url=server.url, api_key="k")
         with pytest.raises(BadRequestError, match="output_config: no"):
             await model.generate(ask)
         assert len(server.requests) == 2
+    for no_reply in (
+        answer("400 Bad Request", b'{"error":{"message":"prompt is too long: 200001 tokens"}}'),
+        chunked(
+            sse(
+                begin(),
+                block(0, type="text", text="{"),
+                {"type": "error", "error": {"type": "invalid_request_error", "message": "schema"}},
+            )
+        ),
+    ):
+        async with raw_server(no_reply) as server:
+            model = AnthropicModel("c", base_url=server.url, api_key="k")
+            with pytest.raises(BadRequestError):
+                await model.generate(ask)
+            assert len(server.requests) == 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from untildone.models.openai_reply import CallAssembler
+from untildone.models.openai_calls import CallAssembler, _Call
 
 
 def piece(
@@ -28,11 +29,11 @@ def piece(
     return form
 
 
-def calls(*deltas: list[dict[str, Any]], cut: bool = False) -> list[tuple[str, str]]:
+def calls(*deltas: list[dict[str, Any]]) -> list[tuple[str, str]]:
     assembler = CallAssembler()
     for delta in deltas:
         assembler.feed(delta)
-    return [(call.name, call.arguments) for call in assembler.calls(cut=cut)]
+    return [(call.name, call.arguments) for call in assembler.calls()]
 
 
 TWO = [("f", '{"a":1}'), ("g", '{"b":2}')]
@@ -156,8 +157,8 @@ TWICE = [("f", '{"a":1}'), ("f", '{"a":2}')]
             [("f", '{"a": 1}'), ("g", '{"b": 2}')],
             id="arguments as objects",
         ),
-        pytest.param([[piece("", name="f", id="1")]], [("f", "{}")], id="no arguments"),
-        pytest.param([[piece(name="f", id="1")]], [("f", "{}")], id="arguments missing"),
+        pytest.param([[piece("", name="f", id="1")]], [("f", "")], id="no arguments"),
+        pytest.param([[piece(name="f", id="1")]], [("f", "")], id="arguments missing"),
         pytest.param(
             [[piece('{"a": "tru', name="f", id="1", index=0)]],
             [("f", '{"a": "tru')],
@@ -176,15 +177,124 @@ def test_pieces_become_the_calls_they_are_of(
     assert calls(*deltas) == expected
 
 
-def test_missing_arguments_of_a_cut_reply_are_not_made_up():
-    assert calls([piece("", name="wipe", id="1", index=0)], cut=True) == [("wipe", "")]
+@pytest.mark.parametrize(
+    ("deltas", "expected"),
+    [
+        pytest.param(
+            [
+                [piece('{"a"', name="f", id="1")],
+                [piece('{"b"', name="g", id="2")],
+                [piece(":1}", name="f", id="1")],
+                [piece(":2}", name="g", id="2")],
+            ],
+            TWO,
+            id="id and name on each piece, in turn",
+        ),
+        pytest.param(
+            [
+                [piece('{"a"', name="f", id="1"), piece('{"b"', name="g", id="2")],
+                [piece(":1}", name="f", id="1"), piece(":2}", name="g", id="2")],
+            ],
+            TWO,
+            id="id and name on each piece, both in each delta",
+        ),
+        pytest.param(
+            [
+                [piece('{"a"', name="f"), piece('{"b"', name="g")],
+                [piece(":1}", name="f"), piece(":2}", name="g")],
+            ],
+            TWO,
+            id="name on each piece, both in each delta, no id",
+        ),
+        pytest.param(
+            [[piece('{"a":1}', name="f"), piece('{"a":2}', name="f")] for _ in range(2)],
+            [*TWICE, *TWICE],
+            id="two whole calls in each of two deltas, no id",
+        ),
+        pytest.param(
+            [
+                [{**piece('{"a"', name="f", id="1"), "index": "0"}],
+                [{**piece('{"b"', name="g", id="2"), "index": "1"}],
+                [{**piece(":1}"), "index": "0"}],
+                [{**piece(":2}"), "index": "1"}],
+            ],
+            TWO,
+            id="an index as text",
+        ),
+        pytest.param(
+            [
+                [piece("", name="f", id="1", index=0)],
+                [piece('{"a"', id="2", index=0)],
+                [piece(":1}", id="3", index=0)],
+                [piece("", id="4", index=0)],
+                [piece('{"b":2}', name="g", id="5", index=1)],
+            ],
+            TWO,
+            id="a new id on each piece of one index (mlx-openai-server)",
+        ),
+        pytest.param(
+            [
+                [piece("", name="f", id="1", index=0)],
+                [piece('{"a"', index=1)],
+                [piece(":1}", index=2)],
+                [piece("", name="g", id="2", index=3)],
+                [piece('{"b":2}', index=4)],
+            ],
+            TWO,
+            id="an index that counts pieces",
+        ),
+    ],
+)
+def test_pieces_with_ids_and_indexes_that_mean_nothing_are_put_together_too(
+    deltas: list[list[dict[str, Any]]], expected: list[tuple[str, str]]
+):
+    assert calls(*deltas) == expected
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ['{"a":', "{}", "}"],
+        ['{"a":"}', "}", '"}'],
+        ['{"a":"\\', '"}', '"}'],
+        ['{"a":"\\\\', '"', "}"],
+        ['{"a":[{}', ',{"b":{}', "}]}"],
+    ],
+)
+def test_a_name_on_each_piece_divides_a_call_only_where_its_arguments_end(pieces: list[str]):
+    whole = "".join(pieces)
+    assert isinstance(json.loads(whole), dict)
+    deltas = [[piece(text, name="f", id="1", index=0)] for text in pieces]
+    assert calls(*deltas, *deltas) == [("f", whole), ("f", whole)]
+
+
+def test_each_piece_is_looked_at_once_however_often_the_name_is_repeated():
+    looked_at = 0
+
+    assembler = CallAssembler()
+    count = 4000
+    texts = ['{"k":{}', *(f',"k{number}":{{}}' for number in range(count)), "}"]
+    with pytest.MonkeyPatch.context() as patch:
+        look_at = _Call._look_at
+
+        def counted(self: _Call, text: str) -> None:
+            nonlocal looked_at
+            looked_at += len(text)
+            look_at(self, text)
+
+        patch.setattr(_Call, "_look_at", counted)
+        for text in texts:
+            assembler.feed([piece(text, name="f", id="a", index=0)])
+        (call,) = assembler.calls()
+    assert call.arguments == "".join(texts)
+    assert looked_at <= len(call.arguments)
 
 
 @pytest.mark.parametrize("ids", [("", ""), ("same", "same"), (None, None)])
 def test_each_call_has_an_id_of_its_own(ids: tuple[str | None, str | None]):
     assembler = CallAssembler()
     assembler.feed([piece("{}", name="f", id=ids[0]), piece("{}", name="g", id=ids[1])])
-    first, second = assembler.calls(cut=False)
+    first, second = assembler.calls()
     assert first.id
     assert second.id
     assert first.id != second.id
@@ -196,7 +306,7 @@ def test_what_a_provider_adds_to_a_call_is_kept():
     assembler = CallAssembler()
     signature = {"google": {"thought_signature": "abc"}}
     assembler.feed([{**piece("{}", name="f", id="1", index=0), "extra_content": signature}])
-    assert assembler.calls(cut=False)[0].to_dict() == {
+    assert assembler.calls()[0].to_dict() == {
         "id": "1",
         "type": "function",
         "function": {"name": "f", "arguments": "{}"},
@@ -205,4 +315,4 @@ def test_what_a_provider_adds_to_a_call_is_kept():
 
 
 def test_pieces_that_are_no_objects_are_harmless():
-    assert calls([None, 7, "x"]) == [("", "{}")]  # type: ignore[list-item]
+    assert calls([None, 7, "x"]) == [("", "")]  # type: ignore[list-item]

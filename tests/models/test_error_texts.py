@@ -13,6 +13,7 @@ from tests.models.raw_server import answer, raw_server
 from untildone.domain.errors import (
     AuthenticationError,
     BadRequestError,
+    ConfigError,
     ModelError,
     ModelTimeoutError,
     RateLimitError,
@@ -22,7 +23,10 @@ from untildone.domain.messages import user_message
 from untildone.domain.requests import ModelRequest
 from untildone.domain.usage import Usage
 from untildone.models.anthropic_messages import AnthropicModel
+from untildone.models.endpoint import Endpoint
+from untildone.models.failures import refused
 from untildone.models.openai_chat import OpenAIChatModel
+from untildone.models.providers import resolve_model
 
 HELLO = ModelRequest(messages=[user_message("hi")])
 KEY = "sk-test-0123456789abcdef"
@@ -66,7 +70,7 @@ def said(text: str) -> bytes:
         (
             "404 Not Found",
             BadRequestError,
-            "the model name 'gpt-x' may be wrong, or base_url lacks a part such as '/v1'",
+            "the model name 'gpt-x' may be wrong, or the address lacks a part such as '/v1'",
         ),
         ("400 Bad Request", BadRequestError, "the request must be changed before it is sent again"),
         ("402 Payment Required", BadRequestError, "the account has no credit left for this"),
@@ -76,24 +80,28 @@ def said(text: str) -> bytes:
             BadRequestError,
             "the request must be changed before it is sent again",
         ),
-        ("408 Request Timeout", ModelTimeoutError, "a RetryPolicy tries again"),
+        (
+            "408 Request Timeout",
+            ModelTimeoutError,
+            "try again, with a shorter request if it stays so",
+        ),
         (
             "429 Too Many Requests",
             RateLimitError,
-            "a RetryPolicy waits and tries again; if it stays so, check the account's limits",
+            "wait and try again; if it stays so, check the account's limits",
         ),
         (
             "500 Internal Server Error",
             ServerError,
-            "the fault is the provider's: a RetryPolicy tries again",
+            "the fault is the provider's: try again later",
         ),
-        ("502 Bad Gateway", ServerError, "the fault is the provider's: a RetryPolicy tries again"),
+        ("502 Bad Gateway", ServerError, "the fault is the provider's: try again later"),
         (
             "503 Service Unavailable",
             ServerError,
-            "the fault is the provider's: a RetryPolicy tries again",
+            "the fault is the provider's: try again later",
         ),
-        ("529 Overloaded", ServerError, "the fault is the provider's: a RetryPolicy tries again"),
+        ("529 Overloaded", ServerError, "the fault is the provider's: try again later"),
     ],
 )
 async def test_each_status_has_its_error_and_its_next_step(
@@ -107,9 +115,24 @@ async def test_each_status_has_its_error_and_its_next_step(
     assert str(error) == f"openai/gpt-x: too bad (status {status[:3]} from {url}); {step}"
 
 
-async def test_without_a_key_variable_the_step_is_the_argument():
-    error, _ = await failure("401 Unauthorized", b"{}", api_key=None, key_variable=None)
-    assert "give the key with api_key=..." in str(error)
+@pytest.mark.parametrize(
+    ("settings", "step"),
+    [
+        (
+            {"api_key": None},
+            "no key was sent: put it into OPENAI_API_KEY (export OPENAI_API_KEY=…)",
+        ),
+        ({"api_key": None, "key_variable": None}, "no key was sent: give api_key='…'"),
+        ({"key_variable": None}, "check the key that was given, and that it may use this model"),
+        (
+            {"api_key": None, "headers": {"api-key": "hush-hush"}},
+            "check the key in OPENAI_API_KEY, and that it may use this model",
+        ),
+    ],
+)
+async def test_a_key_is_blamed_only_where_one_was_sent(settings: dict[str, Any], step: str):
+    error, _ = await failure("401 Unauthorized", b"{}", **settings)
+    assert str(error).endswith(f"; {step}")
 
 
 @pytest.mark.parametrize(
@@ -164,6 +187,11 @@ async def test_a_password_in_the_address_is_not_shown():
         (b'"m8"', "m8"),
         (b'{"odd":1}', '{"odd":1}'),
         (b"<html><head><style>a{}</style></head><body><h1>502</h1> bad</body></html>", "502 bad"),
+        (
+            b"<script>if (a<b) c()</script >shown<SCRIPT\nsrc=x>hidden</script><b>too</b>",
+            "shown too",
+        ),
+        (b"cut <style>a{}", "cut"),
         (b"plain\n  text", "plain text"),
         (b"\xff\xfe", "\ufffd\ufffd"),
         (b"", "no reason given"),
@@ -175,6 +203,84 @@ async def test_a_password_in_the_address_is_not_shown():
 async def test_what_the_body_says_is_told_in_one_short_line(body: bytes, expected: str):
     error, url = await failure("500 Oops", body)
     assert str(error).startswith(f"openai/gpt-x: {expected} (status 500 from {url});")
+
+
+@pytest.mark.parametrize("piece", [b"<", b"<script>", b"<script", b"<a <", b"</style>"])
+def test_a_page_of_broken_tags_is_read_in_one_go(piece: bytes):
+    """Going back for each tag would take hours here."""
+    endpoint = Endpoint(model="m", url="u", base_url="u", headers={})
+    error = refused(500, {}, piece * (3_000_000 // len(piece)), endpoint)
+    assert len(str(error)) < 500
+
+
+@pytest.mark.parametrize("location", ["http://[::1", f"http://x/{KEY}", f"/{KEY}?k={KEY}", "?"])
+async def test_a_redirect_to_anywhere_is_a_typed_error_without_the_key(location: str):
+    error, _ = await failure("307 Temporary Redirect", b"", f"Location: {location}")
+    assert type(error) is BadRequestError
+    assert "it redirects to" in str(error)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "htps://user:hunter2@host/v1",
+        "https://user:hunter2@host:port/v1",
+        "https://user:hunter2@ho st/v1",
+        "https://user:hun/ter2@hunter2@[host/v1",
+        "user:hunter2@host",
+        "host?api-key=hunter2",
+    ],
+)
+def test_an_address_that_is_none_is_told_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, url: str
+):
+    with pytest.raises(ConfigError, match=r"base_url is '.*ho ?st") as caught:
+        OpenAIChatModel("m", base_url=url)
+    assert "hunter2" not in str(caught.value)
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    with pytest.raises(ConfigError, match=r"OPENAI_BASE_URL is '.*ho ?st") as caught:
+        resolve_model("openai/x")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_address_of_ollama_is_told_without_its_password(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OLLAMA_HOST", "user:hunter2@ho st:99")
+    with pytest.raises(ConfigError, match=r"OLLAMA_HOST is '.*@ho st:99'") as caught:
+        resolve_model("ollama/x")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("login", "quoted"),
+    [
+        ("token-of-ann", "token-of-ann"),
+        ("ann:open%2Dsesame", "open-sesame"),
+        ("ann:open%2Dsesame", "YW5uOm9wZW4tc2VzYW1l"),
+        ("token-of-ann", "dG9rZW4tb2YtYW5uOg=="),
+        ("ann:pw1", "ann pw1"),
+    ],
+)
+async def test_who_logs_in_by_the_address_is_not_shown_in_any_form(login: str, quoted: str):
+    async with raw_server(answer("401 Unauthorized", said(f"who is {quoted} in all"))) as server:
+        address = server.url.replace("://", f"://{login}@")
+        with pytest.raises(AuthenticationError) as caught:
+            await OpenAIChatModel("m", base_url=address).generate(HELLO)
+    for part in quoted.split():
+        assert part not in str(caught.value)
+    assert "who is [key]" in str(caught.value)
+
+
+async def test_short_keys_are_hidden_as_words_and_not_inside_of_others():
+    async with raw_server(answer("401 Unauthorized", said("the key 'ab12' is not xab12y"))) as one:
+        with pytest.raises(AuthenticationError, match="the key '\\[key\\]' is not xab12y"):
+            await OpenAIChatModel("m", base_url=one.url, api_key="ab12").generate(HELLO)
+
+
+def test_a_header_that_is_no_text_is_refused_without_being_shown():
+    with pytest.raises(ConfigError, match="headers\\['X-Key'\\] is of type bytes") as caught:
+        OpenAIChatModel("m", base_url="http://host/v1", headers={"X-Key": b"hunter2"})  # type: ignore[dict-item]
+    assert "hunter2" not in str(caught.value)
 
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)

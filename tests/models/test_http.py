@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import subprocess
 import sys
+import threading
+import traceback
 import warnings
 from typing import Any
 
@@ -35,12 +38,15 @@ from untildone.domain.requests import Delta, ModelRequest
 from untildone.domain.usage import Usage
 from untildone.engine.context import Run
 from untildone.models import http
+from untildone.models.anthropic_messages import AnthropicModel
 from untildone.models.endpoint import ModelTimeouts
 from untildone.models.openai_chat import OpenAIChatModel
+from untildone.models.timeout import TimeoutModel
 
 HELLO = ModelRequest(messages=[user_message("hi")])
 GOOD = sse(delta(content="yes"), delta("stop"), "[DONE]")
 SHORT = 0.05
+KEY = "mykey-0123456789abcdef"
 
 
 def model_at(server: RawServer, **timeouts: Any) -> OpenAIChatModel:
@@ -84,12 +90,71 @@ async def test_an_error_answer_leaves_its_connection_too(status: str):
 
 
 async def test_an_idle_connection_that_the_server_closed_is_replaced_unseen():
-    async with raw_server([*answer("200 OK", GOOD, kind="text/event-stream")]) as server:
+    """Also where the event loop could not see it close, as when a tool has blocked the loop."""
+    server = ServerOfOneEach(answer("200 OK", GOOD, kind="text/event-stream")[0])
+    model = OpenAIChatModel("m", base_url=server.url)
+    try:
+        for number in (1, 2, 3):
+            assert (await model.generate(HELLO)).message.text == "yes"
+            server.wait_until_closed(number)  # blocks the loop
+    finally:
+        server.close()
+    assert server.requests == 3
+
+
+class ServerOfOneEach:
+    """Answers one request of each connection and closes it; in a thread, so that it is not us."""
+
+    def __init__(self, reply: bytes) -> None:
+        self.requests = 0
+        self._reply = reply
+        self._closed = [threading.Event() for _ in range(3)]
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/v1"
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        for closed in self._closed:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rb") as reader:
+                lines = iter(reader.readline, b"\r\n")
+                heads = dict(line.lower().split(b":", 1) for line in lines if b":" in line)
+                reader.read(int(heads[b"content-length"]))
+                self.requests += 1
+                connection.sendall(self._reply)
+            closed.set()
+
+    def wait_until_closed(self, number: int) -> None:
+        assert self._closed[number - 1].wait(10)
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._thread.join()
+
+
+async def test_a_request_that_was_read_is_never_sent_again_unasked():
+    async with raw_server(chunked(GOOD), [hang_up], chunked(GOOD)) as server:
         model = model_at(server)
         await model.generate(HELLO)
-        server.scripts = [[hang_up], [hang_up], server.scripts[0]]
+        with pytest.raises(ConnectionFailedError, match="closed the connection before it answered"):
+            await model.generate(HELLO)
+        assert (len(server.requests), server.connections) == (2, 1)
         assert (await model.generate(HELLO)).message.text == "yes"
-        assert len(server.requests) == 3
+
+
+async def test_connections_that_llama_cpp_closes_untold_are_not_used_again():
+    async def think(_writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(SHORT)
+
+    begin = head("200 OK", "Transfer-Encoding: chunked", "Server: llama.cpp")
+    async with raw_server([begin, think, *chunked(GOOD)[1:]]) as server:
+        for _ in range(2):
+            await model_at(server).generate(HELLO)
         assert server.connections == 2
 
 
@@ -184,6 +249,80 @@ async def test_comments_that_keep_the_connection_alive_are_no_tokens():
             model = model_at(server, first_token_s=SHORT, between_tokens_s=SHORT)
             with pytest.raises(ModelTimeoutError):
                 await model.generate(HELLO)
+
+
+def http_chunk(body: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(body), body)
+
+
+BEGUN = sse(
+    {"type": "message_start", "message": {"usage": {"input_tokens": 1, "output_tokens": 1}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "a"}},
+)
+SAME_USAGE = {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "begin", "again"),
+    [
+        pytest.param(OpenAIChatModel, b"", sse({"choices": []}), id="no choices"),
+        pytest.param(OpenAIChatModel, b"", sse(delta()), id="empty deltas"),
+        pytest.param(OpenAIChatModel, b"", sse(delta(role="assistant", content="")), id="no text"),
+        pytest.param(OpenAIChatModel, b"", b"data: \n\n", id="blank data"),
+        pytest.param(OpenAIChatModel, b"", sse(SAME_USAGE), id="usage that stays the same"),
+        pytest.param(
+            OpenAIChatModel,
+            b"",
+            sse(delta(tool_calls=[{"index": 0, "id": "1", "function": {"name": "f"}}])),
+            id="a call that goes on with nothing",
+        ),
+        pytest.param(OpenAIChatModel, b"{", b" ", id="JSON, then blanks"),
+        pytest.param(AnthropicModel, BEGUN, b"data: \n\n", id="Anthropic: blank data"),
+        pytest.param(
+            AnthropicModel,
+            BEGUN,
+            sse(
+                {
+                    "type": "content_block_delta",
+                    "index": 0,
+                    "delta": {"type": "text_delta", "text": ""},
+                }
+            ),
+            id="Anthropic: empty deltas",
+        ),
+    ],
+)
+async def test_what_holds_nothing_of_the_reply_is_no_token(kind: Any, begin: bytes, again: bytes):
+    async def go_on(writer: asyncio.StreamWriter) -> None:
+        while True:
+            writer.write(http_chunk(again))
+            await writer.drain()
+            await asyncio.sleep(SHORT / 5)
+
+    start = head("200 OK", "Transfer-Encoding: chunked") + (http_chunk(begin) if begin else b"")
+    timeouts = ModelTimeouts(first_token_s=SHORT, between_tokens_s=SHORT)
+    async with raw_server([start, go_on]) as server:
+        model = kind("m", base_url=server.url, timeouts=timeouts)
+        with pytest.raises(ModelTimeoutError, match=r"no (first|next) token"):
+            async with asyncio.timeout(10):
+                await model.generate(HELLO)
+
+
+async def test_pings_of_anthropic_are_signs_of_life():
+    async def think(writer: asyncio.StreamWriter) -> None:
+        for _ in range(15):  # together longer than the time-out
+            writer.write(http_chunk(sse({"type": "ping"})))
+            await writer.drain()
+            await asyncio.sleep(SHORT)
+
+    end = sse(
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}
+    )
+    start = head("200 OK", "Transfer-Encoding: chunked") + http_chunk(BEGUN)
+    timeouts = ModelTimeouts(between_tokens_s=SHORT * 10)
+    async with raw_server([start, think, http_chunk(end) + http_chunk(b"")]) as server:
+        model = AnthropicModel("m", base_url=server.url, timeouts=timeouts)
+        assert (await model.generate(HELLO)).message.text == "a"
 
 
 async def test_a_slow_reader_is_not_taken_for_a_slow_model():
@@ -310,9 +449,101 @@ async def test_a_proxy_of_another_kind_is_told(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("http_proxy", "socks5://user:secret@127.0.0.1:1")
     model = OpenAIChatModel("m", base_url="http://models.invalid/v1")
-    with pytest.raises(ConnectionFailedError, match="socks5://…") as caught:
+    with pytest.raises(ConnectionFailedError, match=r"socks5://…@127\.0\.0\.1:1") as caught:
         await model.generate(HELLO)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        "user:hunter2@proxy:3128",
+        "http://user:hunter2@proxy:port",
+        "http://user:hunter2@no such:1",
+        "socks5://user:hunter2@proxy:1",
+        "http://user:hunter2@",
+    ],
+)
+async def test_a_proxy_that_is_none_is_told_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, proxy: str
+):
+    for name in ("NO_PROXY", "no_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", proxy)
+    model = OpenAIChatModel("m", base_url="http://models.invalid/v1")
+    with pytest.raises(ConnectionFailedError, match="set HTTPS_PROXY to one") as caught:
+        await model.generate(HELLO)
+    assert "hunter2" not in everything_about(caught.value)
+    assert caught.value.usage == Usage()
+
+
+async def test_a_proxy_that_refuses_does_not_show_its_password(monkeypatch: pytest.MonkeyPatch):
+    for name in ("NO_PROXY", "no_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    async with raw_server(answer("407 Proxy Authentication Required", b"")) as proxy:
+        monkeypatch.setenv("https_proxy", f"http://user:hunter2@127.0.0.1:{proxy.port}")
+        model = OpenAIChatModel("m", base_url="https://models.invalid/v1", api_key=KEY)
+        with pytest.raises(ConnectionFailedError, match="Proxy Authentication Required") as caught:
+            await model.generate(HELLO)
+    assert "hunter2" not in everything_about(caught.value)
+
+
+def everything_about(error: BaseException) -> str:
+    """What any logger could print of an error: texts, causes, contexts, local variables."""
+    told: list[str] = []
+    at: BaseException | None = error
+    while at is not None:
+        told += [repr(at), repr(at.args), repr(vars(at))]
+        at = at.__cause__ or at.__context__
+    own = error.__traceback__
+    assert own is not None  # the test's own frame knows the key
+    frames = traceback.TracebackException(type(error), error, own.tb_next, capture_locals=True)
+    return "\n".join([*told, *frames.format()])
+
+
+@pytest.mark.parametrize(
+    ("acts", "kind"),
+    [
+        pytest.param([b"garbage\r\n\r\n", hang_up], BadReplyError, id="no HTTP"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nbad header\r\n\r\n"], BadReplyError, id="header"),
+        pytest.param(answer("200 OK", b"x", "Content-Encoding: br"), ModelError, id="encoding"),
+        pytest.param([hang_up], ConnectionFailedError, id="closed"),
+        pytest.param(chunked(sse(delta(content="a")), whole=False), ModelTimeoutError, id="stall"),
+        pytest.param([stall], ModelTimeoutError, id="no answer"),
+        pytest.param(
+            [*chunked(sse(delta(content="a")), whole=False), hang_up],
+            ConnectionFailedError,
+            id="broken in the middle",
+        ),
+    ],
+)
+async def test_no_error_leads_to_the_request_with_its_key(acts: list[Any], kind: type[ModelError]):
+    timeouts = ModelTimeouts(first_token_s=0.2, between_tokens_s=0.2)
+    async with raw_server(acts) as server:
+        model = OpenAIChatModel("m", base_url=server.url, api_key=KEY, timeouts=timeouts)
+        with pytest.raises(kind) as caught:
+            await model.generate(HELLO)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    assert KEY not in everything_about(caught.value)
+
+
+async def test_a_time_out_of_the_agent_does_not_lead_to_the_request_either():
+    async with raw_server([stall]) as server:
+        model = OpenAIChatModel("m", base_url=server.url, api_key=KEY)
+        with pytest.raises(ModelTimeoutError, match="raise timeout_s") as caught:
+            await TimeoutModel(model, 0.2).generate(HELLO)
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+    assert KEY not in everything_about(caught.value)
+
+
+@pytest.mark.parametrize("before", [0, 60, 75, 80, 85, 90, 95, 100, 110, 115])
+async def test_a_key_in_a_broken_answer_is_hidden_before_it_is_cut(before: int):
+    line = b"HTTP/1.1 200 OK\r\n" + b"x" * before + b" " + KEY.encode() + b"\r\n\r\n"
+    async with raw_server([line, hang_up]) as server:
+        with pytest.raises(BadReplyError) as caught:
+            await OpenAIChatModel("m", base_url=server.url, api_key=KEY).generate(HELLO)
+    assert KEY[:6] not in str(caught.value)
 
 
 async def test_closing_is_harmless_at_any_time_and_the_next_call_opens_anew():
@@ -340,6 +571,36 @@ def test_each_event_loop_has_connections_of_its_own_that_end_with_it():
         assert [asyncio.run(once()) for _ in range(3)] == [1, 1, 1]
         assert http._pools == before
         gc.collect()
+
+
+def test_a_loop_that_is_closed_by_hand_leaves_no_complaints():
+    script = """
+import asyncio, gc, logging, sys
+from tests.models.raw_server import chunked, delta, raw_server, sse
+from untildone.domain.messages import user_message
+from untildone.domain.requests import ModelRequest
+from untildone.models.openai_chat import OpenAIChatModel
+logging.basicConfig()
+
+async def once():
+    async with raw_server(chunked(sse(delta(content="yes"), delta("stop"), "[DONE]"))) as server:
+        model = OpenAIChatModel("m", base_url=server.url)
+        return await model.generate(ModelRequest(messages=[user_message("hi")]))
+
+for _ in range(3):
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(once())
+    loop.close()
+    gc.collect()
+asyncio.run(once())
+loop = asyncio.new_event_loop()
+loop.run_until_complete(once())
+loop.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr == ""
 
 
 def test_importing_the_package_and_resolving_a_model_loads_no_http_client():

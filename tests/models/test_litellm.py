@@ -207,6 +207,50 @@ async def test_a_stall_is_a_time_out(litellm: Library, items: list[Any], which: 
     assert litellm.answer.closed
 
 
+@pytest.mark.parametrize("chunk", [delta(content="x"), delta(), {"choices": []}])
+async def test_a_reply_that_takes_too_long_in_all_is_a_time_out(litellm: Library, chunk: Any):
+    class Slow(Chunks):
+        async def __anext__(self) -> Any:
+            await asyncio.sleep(0.01)
+            return SimpleNamespace(model_dump=lambda exclude_none: chunk)
+
+    litellm.answer = Slow([])
+    timeouts = ModelTimeouts(total_s=0.1)
+    with pytest.raises(ModelTimeoutError, match=r"no whole reply within 0\.1 s"):
+        async with asyncio.timeout(10):
+            await LiteLLMModel("bedrock/x", timeouts=timeouts).generate(HELLO)
+    assert litellm.answer.closed
+    if chunk != delta(content="x"):  # what holds nothing of the reply is no token
+        timeouts = ModelTimeouts(first_token_s=0.1)
+        with pytest.raises(ModelTimeoutError, match=r"no first token within 0\.1 s"):
+            async with asyncio.timeout(10):
+                await LiteLLMModel("bedrock/x", timeouts=timeouts).generate(HELLO)
+
+
+async def test_keys_that_litellm_found_itself_are_not_shown(
+    litellm: Library, monkeypatch: pytest.MonkeyPatch
+):
+    of_environment, of_request, of_header = "0123456789abcdef", "fedcba9876543210", "abcabcabcabc"
+    monkeypatch.setenv("AZURE_API_KEY", of_environment)
+    params = {"api_key": of_request, "extra_headers": {"X-Login": of_header}}
+    request = ModelRequest(messages=HELLO.messages, extra_params=params)
+
+    class AuthenticationError_(Exception):  # noqa: N801, N818
+        status_code = 401
+
+    text = f"Incorrect API key: {of_environment} {of_request} {of_header}"
+    litellm.answer = AuthenticationError_(text)
+    with pytest.raises(AuthenticationError, match=r"Incorrect API key: \[key\] \[key\] \[key\] "):
+        await LiteLLMModel("azure/x").generate(request)
+
+
+async def test_no_error_leads_to_litellms_own(litellm: Library):
+    litellm.answer = failing("AuthenticationError", 401)
+    with pytest.raises(ModelError) as caught:
+        await LiteLLMModel("bedrock/x").generate(HELLO)
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+
+
 async def test_a_cancelled_call_closes_the_stream(litellm: Library):
     litellm.answer = Chunks([delta(content="x"), 60.0])
     call = asyncio.create_task(LiteLLMModel("bedrock/x").generate(HELLO))

@@ -8,13 +8,18 @@ import time
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from tests.models.raw_server import RawServer, answer, chunked, delta, raw_server, sse
+from untildone import Agent, run_agent
 from untildone.domain.errors import BadRequestError, ConfigError
+from untildone.domain.log import ModelCallFailed, ModelCallStarted
 from untildone.domain.messages import Message, ToolCall, messages_from_dicts, user_message
 from untildone.domain.requests import ModelRequest
 from untildone.domain.tools import ToolSpec, ToolSpecs
 from untildone.models.openai_chat import OpenAIChatModel
+from untildone.models.schemas import SchemaForms
+from untildone.testing import EventLog
 
 OK = chunked(sse(delta(content="x"), delta("stop"), "[DONE]"))
 TOOLS = ToolSpecs([ToolSpec(name="f", description="does f", parameters={"type": "object"})])
@@ -305,7 +310,7 @@ async def test_a_server_that_refuses_schemas_is_asked_in_weaker_forms_which_are_
 
 
 async def test_a_request_refused_in_every_form_gives_the_first_refusal_and_changes_nothing():
-    other = answer("400 Bad Request", b'{"error":{"message":"second"}}')
+    other = answer("400 Bad Request", b'{"error":{"message":"no json_object, no schema"}}')
     async with raw_server(REFUSED, other, other, OK) as server:
         model = OpenAIChatModel("m", base_url=server.url)
         with pytest.raises(BadRequestError, match="response_format is not supported"):
@@ -323,6 +328,73 @@ async def test_other_refusals_and_requests_without_a_schema_are_not_asked_again(
         with pytest.raises(BadRequestError):
             await OpenAIChatModel("m", base_url=server.url).generate(ModelRequest(messages=HI))
         assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "requests"),
+    [
+        ({"message": "too long", "code": "context_length_exceeded"}, 1),
+        ({"message": "maximum context length is 8192 tokens, response_format included"}, 1),
+        ({"message": "temperature must be at most 2"}, 1),
+        ({"message": "Invalid schema for function 'f': True is not of type 'object'"}, 1),
+        ({"message": "Invalid schema for response_format 'reply'"}, 3),
+        ({"message": "json mode cannot be combined with tool/function calling"}, 3),
+        ({"message": "The provided JSON schema contains features not supported by xgrammar."}, 3),
+    ],
+)
+async def test_only_a_refusal_of_the_schema_is_asked_again(error: dict[str, str], requests: int):
+    refusal = answer("400 Bad Request", json.dumps({"error": error}).encode())
+    async with raw_server(refusal) as server:
+        with pytest.raises(BadRequestError):
+            await OpenAIChatModel("m", base_url=server.url).generate(ASK)
+        assert len(server.requests) == requests
+
+
+async def test_one_refused_schema_says_nothing_about_another():
+    other = ModelRequest(messages=HI, json_schema={**SCHEMA, "title": "other"})
+    async with raw_server(REFUSED, OK) as server:
+        model = OpenAIChatModel("m", base_url=server.url)
+        for ask in (ASK, other, ASK):
+            await model.generate(ask)
+        forms = [(await form_of(server, i))[0] for i in range(len(server.requests))]
+    assert forms == ["json_schema", "json_object", "json_schema", "json_object"]
+
+
+def test_few_schemas_are_remembered():
+    forms = SchemaForms()
+    for number in range(300):
+        forms.keep({"title": str(number)}, 1)
+    known = [forms.of({"title": str(number)}) for number in range(300)]
+    assert known == [0] * 44 + [1] * 256
+    assert forms.of({"title": object()}) == 0
+
+
+class Reply(BaseModel):
+    """What the run below is to give."""
+
+    a: int
+
+
+async def test_a_refusal_after_text_was_shown_is_an_error_and_counted():
+    usage = {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
+    refusal = {"error": {"message": "response_format unsupported", "code": 400}}
+    async with raw_server(chunked(sse(delta(content='{"a":'), usage, refusal)), OK) as server:
+        agent = Agent("a", OpenAIChatModel("m", base_url=server.url), response_model=Reply)
+        log = EventLog()
+        with pytest.raises(BadRequestError, match="response_format unsupported"):
+            await run_agent(agent, [{"role": "user", "content": "q"}], log=log)
+        assert len(server.requests) == 1
+    kinds = [type(event) for event in log.events]
+    assert (kinds.count(ModelCallStarted), kinds.count(ModelCallFailed)) == (1, 1)
+
+
+@pytest.mark.parametrize("arguments", ["", "  "])
+async def test_a_call_without_arguments_goes_back_as_an_empty_object(arguments: str):
+    """Servers whose chat templates read the history refuse anything else."""
+    calls = (ToolCall("1", "f", arguments), ToolCall("2", "f", '{"x":1}'))
+    body = await sent(ModelRequest(messages=[*HI, Message("assistant", None, calls)]))
+    sent_back = [call["function"]["arguments"] for call in body["messages"][1]["tool_calls"]]
+    assert sent_back == ["{}", '{"x":1}']
 
 
 @pytest.mark.parametrize(

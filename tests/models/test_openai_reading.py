@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.models.raw_server import answer, chunked, delta, hang_up, head, raw_server, sse
+from untildone import Agent, run_agent
 from untildone.domain.errors import (
     AuthenticationError,
     BadReplyError,
@@ -73,6 +74,73 @@ async def test_a_reply_without_text_and_calls_is_an_empty_text():
 async def test_finish_reasons_stay_as_the_provider_wrote_them(reason: str):
     reply, _ = await read_chunks(delta(content="x"), delta(reason))
     assert reply.finish_reason == reason
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "model_length",
+        "max_tokens",
+        "MAX_TOKENS",
+        "max_output_tokens",
+        "insufficient_system_resource",
+        "model_context_window_exceeded",
+    ],
+)
+async def test_every_word_for_a_cut_reply_is_told_as_length(reason: str):
+    reply, _ = await read_chunks(delta(content="x"), delta(reason))
+    assert reply.finish_reason == "length"
+
+
+CUT = "cut off by the token limit"
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("length", CUT),
+        ("model_length", CUT),
+        ("max_tokens", CUT),
+        ("insufficient_system_resource", CUT),
+        ("content_filter", "content filter stopped the reply"),
+        ("tool_calls", "There are no arguments"),
+        ("stop", "There are no arguments"),
+    ],
+)
+async def test_a_call_cut_before_its_arguments_never_runs_with_defaults(reason: str, said: str):
+    ran: list[str] = []
+
+    def wipe(path: str = "/") -> None:
+        """Wipes."""
+        ran.append(path)
+
+    call = {"index": 0, "id": "a", "function": {"name": "wipe", "arguments": ""}}
+    replies = [chunked(sse(delta(tool_calls=[call]), delta(reason))), chunked(sse(STOP))]
+    async with raw_server(*replies) as server:
+        agent = Agent("a", OpenAIChatModel("m", base_url=server.url), tools=[wipe])
+        result = await run_agent(agent, [{"role": "user", "content": "q"}])
+    assert ran == []
+    assert said in result.tool_calls[0]["result"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "runs"), [("tool_calls", 1), ("stop", 1), ("max_tokens", 0), ("content_filter", 0)]
+)
+async def test_a_call_of_a_tool_without_parameters_may_come_without_arguments(
+    reason: str, runs: int
+):
+    ran: list[int] = []
+
+    def ring() -> None:
+        """Rings."""
+        ran.append(1)
+
+    call = {"index": 0, "id": "a", "function": {"name": "ring", "arguments": ""}}
+    replies = [chunked(sse(delta(tool_calls=[call]), delta(reason))), chunked(sse(STOP))]
+    async with raw_server(*replies) as server:
+        agent = Agent("a", OpenAIChatModel("m", base_url=server.url), tools=[ring])
+        await run_agent(agent, [{"role": "user", "content": "q"}])
+    assert len(ran) == runs
 
 
 async def test_calls_of_a_streamed_reply_have_no_text():
@@ -198,6 +266,18 @@ async def test_a_refusal_is_visible_text_and_kept_as_a_refusal():
         (
             {"prompt_tokens": 10, "completion_tokens": 4, "cached_tokens": 3},
             Usage(input_tokens=10, output_tokens=4, cached_tokens=3),
+        ),
+        (  # Anthropic's form counts cached tokens apart
+            {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 80},
+            Usage(input_tokens=90, output_tokens=5, cached_tokens=80),
+        ),
+        (
+            {"input_tokens": 10, "output_tokens": 5, "cache_creation_input_tokens": 30},
+            Usage(input_tokens=40, output_tokens=5),
+        ),
+        (
+            {"prompt_tokens": 90, "completion_tokens": 5, "cache_read_input_tokens": 80},
+            Usage(input_tokens=90, output_tokens=5, cached_tokens=80),
         ),
         (
             {"input_tokens": 10, "output_tokens": 4, "input_tokens_details": {"cached_tokens": 2}},

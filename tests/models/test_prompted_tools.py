@@ -273,7 +273,7 @@ async def test_a_history_with_several_calls_in_one_reply_is_told_in_pairs():
     told = (await request_for(add, messages=history, examples=False)).messages[1:]
     assert [(message.role, message.text) for message in told] == [
         ("user", "Weather in Oslo?"),
-        ("assistant", '{"tool": "add", "arguments": {"a": 1, "b": 2}}'),
+        ("assistant", 'I add.\n{"tool": "add", "arguments": {"a": 1, "b": 2}}'),
         ("user", "Result of add: 3"),
         ("assistant", '{"tool": "add", "arguments": {"a": 3, "b": 4}}'),
         ("user", "Result of add: 7\n\nGo on."),
@@ -291,7 +291,16 @@ async def test_a_history_with_several_calls_in_one_reply_is_told_in_pairs():
         (called("add", a=1, b=2), "add", '{"a": 1, "b": 2}'),
         ('```json\n{"tool": "add", "arguments": {}}\n```', "add", "{}"),
         ('Sure: {"tool": "add", "arguments": {"a": "ä"}}', "add", '{"a": "ä"}'),
-        ('{"tool": "add"}', "add", "{}"),
+        ('{"tool": "add"}', "add", ""),
+        ('{"tool": "add", "arguments": null}', "add", "null"),
+        ('{"tool": "add", "arguments": ""}', "add", '""'),
+        ('{"tool": "add", "arguments": false}', "add", "false"),
+        (
+            '{"tool": "add", "arguments": {"a": {"b": 1, "b": 2}, "c": 3, "c": 4}}',
+            "add",
+            '{"a": {"b": 1, "b": 2}, "c": 3, "c": 4}',
+        ),
+        ('{"tool": "add", "arguments": {"a": "\\ud83d!"}}', "add", '{"a": "\ufffd!"}'),
         ('{"tool": "add", "arguments": [1]}', "add", "[1]"),
     ],
 )
@@ -309,6 +318,9 @@ async def test_calls_are_read(text: str, name: str, arguments: str):
         ("It rains.", "It rains."),
         ('{"weather": "rain"}', '{"weather": "rain"}'),
         ('{"answer": 3}', "3"),
+        ('{"answer": "\\ud83d!"}', "\ufffd!"),
+        ('{"answer": {"a": "\\ud83d!"}}', '{"a": "\ufffd!"}'),
+        ('{"tool": "add", "tool": "wipe"}', '{"tool": "add", "tool": "wipe"}'),
         ("[1]", "[1]"),
         ("", ""),
     ],
@@ -333,6 +345,23 @@ async def test_answers_are_read_and_what_is_neither_is_an_answer(text: str, answ
 async def test_of_a_cut_answer_what_there_is_is_kept(text: str, answer: str):
     message = await read(text, finish_reason="length")
     assert message.text == answer
+
+
+@pytest.mark.parametrize(
+    "arguments", ["null", "[]", '""', "false", "0", '{"path": "/a", "path": "/"}', None]
+)
+async def test_arguments_that_are_no_object_never_run_a_tool_with_defaults(arguments: str | None):
+    ran: list[str] = []
+
+    def wipe(path: str = "/") -> None:
+        """Wipes."""
+        ran.append(path)
+
+    text = '{"tool": "wipe"%s}' % ("" if arguments is None else f', "arguments": {arguments}')
+    inner = ScriptedModel([text, said("sorry")])
+    result = await run_agent(Agent("a", PromptedToolsModel(inner), tools=[wipe]), ASK)
+    assert ran == []
+    assert result.tool_calls[0]["is_error"]
 
 
 async def test_a_cut_call_runs_nothing():

@@ -134,9 +134,19 @@ async def test_other_exceptions_are_tried_again_where_the_policy_names_them():
 async def test_after_the_last_retry_the_last_failure_is_raised(retries: int):
     errors = [[RateLimitError(f"busy {n}")] for n in range(5)]
     model = Tries(*errors)
-    with pytest.raises(RateLimitError, match=f"busy {retries}"):
+    with pytest.raises(RateLimitError, match=f"busy {retries}") as caught:
         await retrying(model, max_retries=retries).generate(HELLO)
     assert model.made == retries + 1
+    notes = [f"tried {retries + 1} times"] if retries else []
+    assert getattr(caught.value, "__notes__", []) == notes
+
+
+async def test_an_error_that_is_raised_again_and_again_is_noted_once():
+    failed = RateLimitError("busy")
+    for _ in range(2):
+        with pytest.raises(RateLimitError):
+            await retrying(Tries([failed], [failed]), max_retries=1).generate(HELLO)
+    assert failed.__notes__ == ["tried 2 times"]
 
 
 async def test_waits_double_up_to_the_longest():

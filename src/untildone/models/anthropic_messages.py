@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from untildone.domain.errors import BadRequestError, ConfigError
+from untildone.domain.errors import ConfigError, ModelError
 from untildone.domain.requests import DeltaSink, ModelReply, ModelRequest
 from untildone.models.anthropic_reply import MessageAssembler
-from untildone.models.anthropic_request import system_and_messages, tools_of
+from untildone.models.anthropic_request import has_cache_marks, system_and_messages, tools_of
 from untildone.models.endpoint import (
     DEFAULT_TIMEOUTS,
     Endpoint,
@@ -24,16 +24,16 @@ from untildone.models.endpoint import (
     shown_url,
 )
 from untildone.models.exchange import read_reply
-from untildone.models.failures import refused, request_id_of
+from untildone.models.failures import refused, refuses_schema, request_id_of
 from untildone.models.http import post
 from untildone.models.loose_json import as_dict, encoded
-from untildone.models.schemas import closed, with_schema_hint
+from untildone.models.schemas import SchemaForms, closed, with_schema_hint
 
 _VERSION: Final = "2023-06-01"
 _BASE_URL: Final = "https://api.anthropic.com"
 _MAX_TOKENS: Final = 16_384
 _MAX_TOKENS_CLAUDE_3: Final = 4096
-_BAD_REQUEST: Final = 400
+_BY_SCHEMA, _BY_PROMPT = range(2)
 _OWN_FIELDS: Final = ("messages", "system")
 _TOOL_CHOICES: Final = {"auto": "auto", "required": "any", "none": "none"}
 
@@ -49,7 +49,8 @@ class AnthropicModel:
         headers: Sent with each request, besides the usual ones (``anthropic-beta`` …).
         timeouts: How long to wait; see ``ModelTimeouts``.
         cache: Whether to mark system prompt, tools and the end of the conversation for the
-            provider's prompt cache. A loop sends the same prefix again and again.
+            provider's prompt cache. A loop sends the same prefix again and again. A request in
+            which a message has a ``cache_control`` of its own gets no other marks.
         key_variable: The environment variable the key comes from, for error texts.
 
     Raises:
@@ -88,7 +89,7 @@ class AnthropicModel:
         )
         is_claude_3 = "claude-3" in model
         self._max_tokens = _MAX_TOKENS_CLAUDE_3 if is_claude_3 else _MAX_TOKENS
-        self._schema_as_text = False
+        self._schema_forms = SchemaForms()
 
     @property
     def name(self) -> str:
@@ -108,38 +109,40 @@ class AnthropicModel:
     ) -> ModelReply:
         """Sends one request and reads the whole reply.
 
-        A model that refuses ``output_config`` is asked again with the schema as text; what worked
-        is used from then on. Without ``max_tokens`` up to 16,384 tokens are asked for (4,096 of
-        Claude 3 models), since the protocol wants a number.
+        A model that refuses the schema before it answers is asked again with it as text; what
+        worked for a schema is used for it from then on. Without ``max_tokens`` up to 16,384 tokens
+        are asked for (4,096 of Claude 3 models), since the protocol wants a number.
 
         Raises:
             ModelError: What went wrong, by its kind.
             ConfigError: ``extra_params`` or a message cannot be sent.
         """
-        as_text = self._schema_as_text
-        try:
-            return await self._exchange(request, on_delta, schema_as_text=as_text)
-        except BadRequestError as refusal:
-            if request.json_schema is None or as_text or refusal.status != _BAD_REQUEST:
-                raise
-            first = refusal
-        try:
-            reply = await self._exchange(request, on_delta, schema_as_text=True)
-        except BadRequestError:
-            raise first from None
-        self._schema_as_text = True
-        return reply
+        schema = request.json_schema
+        as_text = schema is not None and self._schema_forms.of(schema) == _BY_PROMPT
+        reply = await self._exchange(request, on_delta, schema_as_text=as_text)
+        if isinstance(reply, ModelReply):
+            return reply
+        if schema is None or as_text:
+            raise reply
+        second = await self._exchange(request, on_delta, schema_as_text=True)
+        if not isinstance(second, ModelReply):
+            raise reply
+        self._schema_forms.keep(schema, _BY_PROMPT)
+        return second
 
     async def _exchange(
         self, request: ModelRequest, on_delta: DeltaSink | None, *, schema_as_text: bool
-    ) -> ModelReply:
+    ) -> ModelReply | ModelError:
+        """The reply, or the refusal that may be one of the schema and not of the request."""
         endpoint = self._endpoint
         body = self._body(request, schema_as_text=schema_as_text)
         async with post(endpoint, body) as response:
             if not response.is_success:
-                raise refused(
-                    response.status, response.headers, await response.beginning(), endpoint
-                )
+                said = await response.beginning()
+                refusal = refused(response.status, response.headers, said, endpoint)
+                if request.json_schema is not None and refuses_schema(response.status, said):
+                    return refusal
+                raise refusal
             assembler = MessageAssembler(endpoint, request_id_of(response.headers))
             await read_reply(response, assembler, endpoint, on_delta)
         return assembler.reply()
@@ -152,10 +155,11 @@ class AnthropicModel:
             messages = [*kept, with_schema_hint(last, request.json_schema)]
         try:
             head = encoded(self._fields(request, schema_as_text=schema_as_text))
-            system, turns = system_and_messages(messages, cache=self._cache)
+            cache = self._cache and not has_cache_marks(messages)
+            system, turns = system_and_messages(messages, cache=cache)
             tools = b""
             if request.tools.specs and "tools" not in request.extra_params:
-                tools = tools_of(request.tools, cache=self._cache)
+                tools = tools_of(request.tools, cache=cache)
         except ConfigError:
             raise
         except (TypeError, ValueError, RecursionError) as error:

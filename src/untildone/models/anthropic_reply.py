@@ -21,18 +21,22 @@ from untildone.models.loose_json import (
     as_text,
     parsed,
     whole_unicode,
+    without_half_pair,
 )
 
 FINISH_REASONS: Final = {
     "end_turn": "stop",
     "tool_use": "tool_calls",
     "max_tokens": "length",
+    "model_context_window_exceeded": "length",
     "refusal": "content_filter",
 }
 """Stop reasons in the words that the field uses; others stay as they are."""
 
 _NO_DELTAS: Final[tuple[Delta, ...]] = ()
 _PLAIN: Final = ("text", "tool_use")
+_WHOLE: Final = ("tool_use", "end_turn")
+"""After these stop reasons a call's input is whole, also an empty one."""
 
 
 class _Block:
@@ -58,7 +62,7 @@ class _Block:
             case "text":
                 form["text"] = whole_unicode("".join(self.text))
             case "thinking":
-                form["thinking"] = "".join(self.thinking)
+                form["thinking"] = whole_unicode("".join(self.thinking))
                 form["signature"] = "".join(self.signature)
             case _ if self.arguments:
                 form["input"] = sendable_input("".join(self.arguments))
@@ -66,12 +70,17 @@ class _Block:
                 pass
         return form
 
-    def call(self) -> ToolCall:
-        """The block as a tool call."""
+    def call(self, *, is_whole: bool) -> ToolCall:
+        """The block as a tool call.
+
+        Each block begins with the input ``{}``; of a call that was cut there it is no arguments.
+        """
         arguments = whole_unicode("".join(self.arguments))
         if not arguments.strip():
-            given = self.form.get("input")
-            arguments = json.dumps(given if given is not None else {}, ensure_ascii=False)
+            given: Any = self.form.get("input") or {}
+            arguments = whole_unicode(json.dumps(given, ensure_ascii=False))
+            if not given and not is_whole:
+                arguments = ""
         return ToolCall(as_text(self.form.get("id")), as_text(self.form.get("name")), arguments)
 
 
@@ -81,13 +90,21 @@ class MessageAssembler:
     Args:
         endpoint: For error texts.
         request_id: The provider's id of the request.
+
+    Attributes:
+        done: Whether ``message_stop`` was seen.
+        heard: See ``exchange.Assembler``; a ``ping`` counts, since these models can think for
+            minutes without a visible token.
     """
 
     def __init__(self, endpoint: Endpoint, request_id: str | None = None) -> None:
         self.done = False
+        self.heard = False
         self._endpoint = endpoint
         self._request_id = request_id
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: list[_Block] = []
+        self._by_index: dict[int, _Block] = {}
+        self._half_pair = ""
         self._stop_reason = ""
         self._usage: dict[str, Any] = {}
         self._model = ""
@@ -101,7 +118,10 @@ class MessageAssembler:
         except ValueError as error:
             shown = self._endpoint.clean(payload, longest=80)
             raise self._broken(f"a piece of the stream is no JSON ({shown!r})") from error
-        return self._take(event)
+        deltas = self._take(event)
+        if deltas:
+            self.heard = True
+        return deltas
 
     def feed_whole(self, body: str) -> Sequence[Delta]:
         """Takes a reply that was not streamed."""
@@ -112,12 +132,11 @@ class MessageAssembler:
         if form.get("error"):
             raise broken_inside(form["error"], self._endpoint, self._request_id)
         self._start(form)
-        for index, item in enumerate(as_list(form.get("content"))):
-            self._blocks[index] = _Block(as_dict(item))
+        self._blocks = [_Block(as_dict(item)) for item in as_list(form.get("content"))]
         self._stop_reason = as_text(form.get("stop_reason"))
         self.done = True
         deltas: list[Delta] = []
-        for block in self._blocks.values():
+        for block in self._blocks:
             deltas += _shown(block.form)
         return deltas
 
@@ -131,12 +150,12 @@ class MessageAssembler:
             raise self._broken("the stream ended without a stop reason, so the reply is cut")
         if not self.done:
             raise self._broken("the stream ended without message_stop, so the reply is cut")
-        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        blocks, is_whole = self._blocks, self._stop_reason in _WHOLE
         used: set[str] = set()
         for block in blocks:
             if block.kind == "tool_use":
                 block.form["id"] = own_id(as_text(block.form.get("id")), used)
-        calls = tuple(block.call() for block in blocks if block.kind == "tool_use")
+        calls = tuple(block.call(is_whole=is_whole) for block in blocks if block.kind == "tool_use")
         if any(not call.name for call in calls):
             raise self._broken("the reply has a tool call without a name")
         text = whole_unicode("".join(s for b in blocks if b.kind == "text" for s in b.text))
@@ -155,26 +174,28 @@ class MessageAssembler:
             case "content_block_delta":
                 return self._extend(event)
             case "content_block_start":
-                form = as_dict(event.get("content_block"))
-                self._blocks[self._index(event)] = _Block(form)
-                return _shown(form)
+                self.heard = True
+                return _shown(self._begun(event).form)
             case "message_start":
                 self._start(as_dict(event.get("message")))
             case "message_delta":
                 self._add_usage(event)
                 reason = as_text(as_dict(event.get("delta")).get("stop_reason"))
+                self.heard = self.heard or bool(reason)
                 self._stop_reason = reason or self._stop_reason
+            case "ping":
+                self.heard = True
             case "message_stop":
                 self.done = True
             case "error":
                 raise broken_inside(event.get("error"), self._endpoint, self._request_id)
-            case _:  # ping, content_block_stop, and kinds that may come
+            case _:  # content_block_stop, and kinds that may come
                 if event.get("error"):
                     raise broken_inside(event["error"], self._endpoint, self._request_id)
         return _NO_DELTAS
 
     def _extend(self, event: dict[str, Any]) -> Sequence[Delta]:
-        block = self._blocks.get(self._index(event))
+        block = self._block_of(event)
         if block is None:
             raise self._broken("a piece of the stream belongs to no block")
         delta = as_dict(event.get("delta"))
@@ -182,15 +203,16 @@ class MessageAssembler:
             case "text_delta":
                 text = as_text(delta.get("text"))
                 block.text.append(text)
+                text, self._half_pair = without_half_pair(self._half_pair + text)
                 return (TextDelta(whole_unicode(text)),) if text else _NO_DELTAS
             case "input_json_delta":
-                block.arguments.append(as_text(delta.get("partial_json")))
+                self._keep(block.arguments, delta.get("partial_json"))
             case "thinking_delta":
                 text = as_text(delta.get("thinking"))
                 block.thinking.append(text)
                 return (ThinkingDelta(whole_unicode(text)),) if text else _NO_DELTAS
             case "signature_delta":
-                block.signature.append(as_text(delta.get("signature")))
+                self._keep(block.signature, delta.get("signature"))
             case "citations_delta":
                 citations = as_list(block.form.get("citations"))
                 block.form = {**block.form, "citations": [*citations, delta.get("citation")]}
@@ -203,12 +225,34 @@ class MessageAssembler:
         self._request_id = self._request_id or as_text(message.get("id")) or None
         self._add_usage(message)
 
-    def _index(self, event: dict[str, Any]) -> int:
-        return as_count(event.get("index")) or 0
+    def _begun(self, event: dict[str, Any]) -> _Block:
+        """A new block; some servers leave out the index, or have the same for all."""
+        block = _Block(as_dict(event.get("content_block")))
+        self._blocks.append(block)
+        index = as_count(event.get("index"))
+        if index is not None:
+            self._by_index[index] = block
+        return block
+
+    def _block_of(self, event: dict[str, Any]) -> _Block | None:
+        index = as_count(event.get("index"))
+        if index is not None and (self._by_index or not self._blocks):
+            return self._by_index.get(index)
+        return self._blocks[-1] if self._blocks else None
+
+    def _keep(self, pieces: list[str], piece: Any) -> None:
+        text = as_text(piece)
+        if text:
+            self.heard = True
+            pieces.append(text)
 
     def _add_usage(self, event: dict[str, Any]) -> None:
-        news = as_dict(event.get("usage"))
-        self._usage.update({key: value for key, value in news.items() if value is not None})
+        """Takes numbers that only grow: some servers end with zeros where they know none."""
+        for key, value in as_dict(event.get("usage")).items():
+            news, known = as_count(value), as_count(self._usage.get(key))
+            if news is not None and (known is None or news > known):
+                self._usage[key] = value
+                self.heard = True
 
     def _spent(self) -> Usage | None:
         """Tokens; this protocol counts cached ones apart from the other input tokens."""

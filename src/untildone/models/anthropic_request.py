@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from typing import Any, Final
 
 from untildone.domain.messages import Message, ToolCall
@@ -21,6 +22,7 @@ signed thinking must come back exactly as it was."""
 _FORM: Final = "anthropic"
 _CACHE_MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
 _ID_MARKS: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_ID_TAIL: Final = 8
 _DATA_URL: Final = re.compile(r"data:([^;,]+)(?:;[^;,]*)*;base64,(.*)", re.DOTALL | re.IGNORECASE)
 _SYSTEM_ROLES: Final = ("system", "developer")
 
@@ -43,6 +45,18 @@ def system_and_messages(messages: Sequence[Message], *, cache: bool) -> tuple[by
             groups[-1] = (b"user", marked(groups[-1][1]))
     return system, b",".join(
         b'{"role":"%b","content":[%b]}' % (role, blocks) for role, blocks in groups
+    )
+
+
+def has_cache_marks(messages: Sequence[Message]) -> bool:
+    """Whether somebody marked a part of a message already, which then is theirs to do.
+
+    The protocol takes four marks at most, longer-lived ones first: ours beside them may be refused.
+    """
+    return any(
+        isinstance(message.content, list)
+        and any(as_dict(part).get("cache_control") for part in message.content)
+        for message in messages
     )
 
 
@@ -139,8 +153,14 @@ def _tool_result(message: Message) -> dict[str, Any]:
 
 
 def _call_id(call_id: str) -> str:
-    """The id in the letters this protocol allows; other providers' ids may have more."""
-    return _ID_MARKS.sub("_", call_id) or "call"
+    """The id in the letters this protocol allows; other providers' ids may have more.
+
+    One that has gets a tail of its own, since ``a.b`` and ``a:b`` are two calls.
+    """
+    allowed = _ID_MARKS.sub("_", call_id)
+    if allowed != call_id:
+        allowed += f"_{sha256(call_id.encode('utf-8', 'replace')).hexdigest()[:_ID_TAIL]}"
+    return allowed or "call"
 
 
 def _content_blocks(content: Any) -> Iterator[dict[str, Any]]:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 import re
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from untildone.domain.errors import ConfigError
 
 _LONGEST_SHOWN: Final = 300
 _SHORTEST_SECRET: Final = 6
+_SHORTEST_WORD: Final = 3
 # What keys look like, also the half-masked ones that providers quote back: sk-proj-ab***yz.
 _KEY_SHAPE: Final = re.compile(
     r"\b(?:sk|gsk|xai|tgp|csk|nvapi)[-_][\w*.•…-]{5,}|\bAIza[\w*-]{5,}|\bBearer\s+[^\s\"',]{6,}"
@@ -27,8 +29,8 @@ _KEY_SHAPE: Final = re.compile(
 class ModelTimeouts:
     """How long the wires wait, in seconds; None waits without end.
 
-    Comments that only keep a connection alive do not count as an answer; time in which a slow
-    reader of the stream makes the wire wait counts for none of them.
+    What only keeps a connection alive (comments, empty pieces) does not count as an answer; time in
+    which a slow reader of the stream makes the wire wait counts for none of them.
 
     Attributes:
         connect_s: For a connection, name look-up and TLS included.
@@ -88,12 +90,22 @@ class Endpoint:
     key_variable: str | None = None
     advice: str = "check the address and that the server is running"
 
+    @property
+    def sends_no_secret(self) -> bool:
+        """Whether nothing that could be a key goes with a request: none is to blame for a 401.
+
+        False where that is not known, as with a library that finds its keys itself.
+        """
+        return bool(self.url) and not self.secrets
+
     def clean(self, text: str, *, longest: int = _LONGEST_SHOWN) -> str:
         """Text from outside made fit to be shown: one line, shortened, without any key."""
         text = " ".join(text.split())
-        for secret in self.secrets:
+        for secret in sorted(self.secrets, key=len, reverse=True):
             if len(secret) >= _SHORTEST_SECRET:
                 text = text.replace(secret, "[key]")
+            elif len(secret) >= _SHORTEST_WORD:  # such as "none": not inside of other words
+                text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "[key]", text)
         text = _KEY_SHAPE.sub("[key]", text)
         if len(text) > longest:
             text = text[: longest - 1] + "…"
@@ -123,16 +135,34 @@ def request_headers(own: Mapping[str, str], headers: Mapping[str, str] | None) -
 
 
 def secrets_of(api_key: str | None, headers: Mapping[str, str] | None, url: str) -> tuple[str, ...]:
-    """What must not be shown: the key, the user's own headers and a password in the address."""
-    found = [api_key, urlsplit(url).password, *(headers or {}).values()]
-    return tuple(secret.strip() for secret in found if secret and secret.strip())
+    """What must not be shown: the key, the user's own headers, who logs in by the address."""
+    found = [api_key, *(headers or {}).values()]
+    login, has_login, _ = urlsplit(url).netloc.rpartition("@")
+    if has_login:
+        name, _, password = login.partition(":")
+        found += [name, password, unquote(name), unquote(password)]
+        for sent in (f"{name}:{password}", f"{unquote(name)}:{unquote(password)}"):
+            found.append(b64encode(sent.encode("utf-8", "replace")).decode())
+    return tuple(dict.fromkeys(secret.strip() for secret in found if secret and secret.strip()))
 
 
 def shown_url(url: str) -> str:
-    """An address without user name, password and query."""
-    parts = urlsplit(url)
+    """An address without user name, password and query, also one that is none."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return masked_login(url)
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def masked_login(text: str) -> str:
+    """What was meant as an address, with nothing before an ``@`` and no query."""
+    before, at, after = text.partition("?")[0].rpartition("@")
+    if not at:
+        return after
+    scheme, has_scheme, _ = before.partition("://")
+    return f"{scheme}://…@{after}" if has_scheme else f"…@{after}"
 
 
 def checked_base_url(url: str, *, setting: str = "base_url") -> str:
@@ -150,7 +180,7 @@ def checked_base_url(url: str, *, setting: str = "base_url") -> str:
         usable = False
     if not usable or any(mark.isspace() for mark in text):
         raise ConfigError(
-            f"{setting} is {url!r:.120}; it must be an address such as"
+            f"{setting} is {masked_login(url)!r:.120}; it must be an address such as"
             " 'https://api.example.com/v1' or 'http://127.0.0.1:8000/v1'"
         )
     return text
@@ -160,8 +190,10 @@ def checked_key(key: str, *, source: str) -> str:
     """The key without the blanks that copying brings along; errors never show it.
 
     Raises:
-        ConfigError: It holds characters that no HTTP header can carry.
+        ConfigError: It is no text, or holds characters that no HTTP header can carry.
     """
+    if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"{source} is of type {type(key).__name__}; give it as text (str)")
     key = key.strip()
     if not key.isascii() or not key.isprintable():
         raise ConfigError(

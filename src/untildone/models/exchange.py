@@ -19,7 +19,14 @@ _SHOWN: Final = 120
 
 
 class Assembler(Protocol):
-    """Puts a reply together from its payloads."""
+    """Puts a reply together from its payloads.
+
+    Attributes:
+        heard: Set where a payload held something of the reply: text, a piece of a call, usage.
+            Empty payloads, which some servers send without end, do not count. Reset by the reader.
+    """
+
+    heard: bool
 
     @property
     def done(self) -> bool:
@@ -53,9 +60,10 @@ async def read_reply(
         deltas = assembler.feed_whole(await _whole_body(response, start))
         await _hand_out(deltas, on_delta)
         return
-    piece, seen = start, 0
+    piece, seen = start, False
     while True:
         payloads = events.feed(piece) if piece else events.end()
+        seen = seen or bool(payloads)
         for payload in payloads:
             deltas = assembler.feed(payload)
             if on_delta is not None:
@@ -65,11 +73,11 @@ async def read_reply(
                 return
         if not piece:
             break
-        if payloads:
-            seen += len(payloads)
+        if assembler.heard:
+            assembler.heard = False
             response.heard()
         piece = await response.chunk()
-    if not seen and not payloads:
+    if not seen:
         raise _no_stream(start, response, endpoint)
 
 
@@ -86,7 +94,8 @@ async def _first_piece(response: Response) -> bytes:
 async def _whole_body(response: Response, start: bytes) -> str:
     pieces = [start]
     while piece := await response.chunk():
-        response.heard()
+        if not piece.isspace():
+            response.heard()
         pieces.append(piece)
     return b"".join(pieces).decode("utf-8", "replace")
 

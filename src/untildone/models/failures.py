@@ -43,9 +43,15 @@ _STATUS_OF_WORDS: Final[tuple[tuple[str, int], ...]] = (
 )
 _MESSAGE_KEYS: Final = ("error", "message", "detail", "msg", "error_message")
 _DEEPEST_MESSAGE: Final = 4
-_TAG: Final = re.compile(
-    r"<(?:style|script)\b.*?</(?:style|script)>|<[^>]*>", re.DOTALL | re.IGNORECASE
+_TAG: Final = re.compile(r"(<[^<>]*>)")
+_HIDDEN: Final = ("style", "script")
+_SCHEMA_STATUSES: Final = (400, 422)
+_OF_THE_SCHEMA: Final = re.compile(
+    r"response.?format|output_config|output_format|json_schema|json.?(?:object|mode)"
+    r"|structured|guided|grammar"
 )
+_OF_THE_LENGTH: Final = re.compile(r"context.?(?:length|window)|maximum context|too many tokens")
+_OF_THE_TOOLS: Final = re.compile(r"\btools?\b|function|input_schema")
 _REDIRECTS: Final = range(300, 400)
 _ERRORS: Final = range(400, 600)
 
@@ -55,7 +61,7 @@ def refused(status: int, headers: Mapping[str, str], body: bytes, endpoint: Endp
     said = endpoint.clean(_words_of(body)) or "no reason given"
     location = headers.get("location")
     if status in _REDIRECTS and location:
-        said = f"it redirects to {shown_url(location)[:120]}"
+        said = f"it redirects to {endpoint.clean(shown_url(location), longest=120)}"
     return error_of(
         status,
         said,
@@ -64,6 +70,23 @@ def refused(status: int, headers: Mapping[str, str], body: bytes, endpoint: Endp
         retry_after_s=retry_after_s(headers),
         usage=NOTHING_SPENT,
     )
+
+
+def refuses_schema(status: int, body: bytes) -> bool:
+    """Whether an error answer says that the reply's schema cannot be had, not the request as such.
+
+    Args:
+        status: The HTTP status.
+        body: The answer, or its beginning.
+    """
+    if status not in _SCHEMA_STATUSES:
+        return False
+    said = body.decode("utf-8", "replace").lower()
+    if _OF_THE_LENGTH.search(said):
+        return False
+    if _OF_THE_SCHEMA.search(said):
+        return True
+    return "schema" in said and not _OF_THE_TOOLS.search(said)
 
 
 def broken_inside(error: Any, endpoint: Endpoint, request_id: str | None) -> ModelError:
@@ -80,8 +103,8 @@ def broken_inside(error: Any, endpoint: Endpoint, request_id: str | None) -> Mod
 def unreadable(what: str, endpoint: Endpoint, usage: Usage | None = None) -> BadReplyError:
     """The error of a reply that is cut or is not what the protocol says."""
     return BadReplyError(
-        f"{endpoint.model}: {what}, from {endpoint.base_url}; a RetryPolicy tries again, and if it"
-        " stays so, check that the address serves this protocol",
+        f"{endpoint.model}: {what}, from {endpoint.base_url}; try again, and if it stays so, check"
+        " that the address serves this protocol",
         usage=usage,
     )
 
@@ -111,29 +134,36 @@ def _kind_and_step(status: int, endpoint: Endpoint) -> tuple[type[ModelError], s
     name = endpoint.model.partition("/")[2] or endpoint.model
     match status:
         case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
-            return AuthenticationError, (
-                f"check the key in {endpoint.key_variable}, and that it may use this model"
-                if endpoint.key_variable
-                else "give the key with api_key=..., and check that it may use this model"
-            )
+            return AuthenticationError, _about_the_key(endpoint)
         case HTTPStatus.NOT_FOUND:
             return BadRequestError, (
-                f"the model name {name!r} may be wrong, or base_url lacks a part such as '/v1'"
+                f"the model name {name!r} may be wrong, or the address lacks a part such as '/v1'"
             )
         case HTTPStatus.PAYMENT_REQUIRED:
             return BadRequestError, "the account has no credit left for this"
         case HTTPStatus.REQUEST_TIMEOUT:
-            return ModelTimeoutError, "a RetryPolicy tries again"
+            return ModelTimeoutError, "try again, with a shorter request if it stays so"
         case HTTPStatus.TOO_MANY_REQUESTS:
             return RateLimitError, (
-                "a RetryPolicy waits and tries again; if it stays so, check the account's limits"
+                "wait and try again; if it stays so, check the account's limits"
             )
         case _ if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return ServerError, "the fault is the provider's: a RetryPolicy tries again"
+            return ServerError, "the fault is the provider's: try again later"
         case _ if status in _REDIRECTS:
-            return BadRequestError, "redirects are not followed: set base_url to where it leads"
+            return BadRequestError, "redirects are not followed: give the address it leads to"
         case _:
             return BadRequestError, "the request must be changed before it is sent again"
+
+
+def _about_the_key(endpoint: Endpoint) -> str:
+    """What to do where the provider wants another key, or any."""
+    variable = endpoint.key_variable
+    if endpoint.sends_no_secret:
+        how = f"put it into {variable} (export {variable}=…)" if variable else "give api_key='…'"
+        return f"no key was sent: {how}"
+    if variable:
+        return f"check the key in {variable}, and that it may use this model"
+    return "check the key that was given, and that it may use this model"
 
 
 def request_id_of(headers: Mapping[str, str]) -> str | None:
@@ -181,10 +211,27 @@ def _words_of(body: bytes) -> str:
     try:
         form = parsed(text)
     except ValueError:
-        return _TAG.sub(" ", text)
+        return _without_tags(text)
     if isinstance(form, list):
         form = next(iter(as_list(form)), None)
     return _message_in(form) or text
+
+
+def _without_tags(text: str) -> str:
+    """The text of a page without its tags, styles and scripts."""
+    kept: list[str] = []
+    hidden = ""
+    for index, part in enumerate(_TAG.split(text)):
+        if index % 2 == 0:
+            if not hidden:
+                kept.append(part)
+            continue
+        name = next(iter(part[1:-1].lower().split()), "")
+        if name in _HIDDEN and not hidden:
+            hidden = name
+        elif name == f"/{hidden}":
+            hidden = ""
+    return " ".join(kept)
 
 
 def _message_in(form: Any, depth: int = 0) -> str:

@@ -11,12 +11,13 @@ The client is aiohttp; ``docs/notes-http.md`` has the figures. It is imported on
 from __future__ import annotations
 
 import asyncio
+import atexit
 import io
 import os
+import select
 import socket
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -29,7 +30,7 @@ from untildone.domain.errors import (
     ModelTimeoutError,
 )
 from untildone.domain.usage import Usage
-from untildone.models.endpoint import Endpoint, ModelTimeouts
+from untildone.models.endpoint import Endpoint, ModelTimeouts, masked_login
 
 if TYPE_CHECKING:
     import aiohttp
@@ -38,11 +39,14 @@ _MOST_CONNECTIONS: Final = 1000
 _KEEP_ALIVE_S: Final = 60.0
 _DNS_CACHE_S: Final = 300
 _DRAIN_S: Final = 0.1
-_STALE_S: Final = 2.0
 _MOST_ERROR_BYTES: Final = 65_536
 # aiohttp warns of plain bytes above this size and sends a BytesIO in pieces.
 _LARGE_BODY: Final = 2**20
+_LONGEST_REASON: Final = 120
 _SUCCESS: Final = range(200, 300)
+_CLOSES_UNTOLD: Final = "llama.cpp"
+"""By its header ``Server``, who closes each connection after a stream though it says it keeps it:
+the next request would go out before that close has come in."""
 _KNOWN: Final = "untildone_known"
 _NOTHING_SPENT: Final = Usage()
 
@@ -54,7 +58,7 @@ class _Pool:
     session: aiohttp.ClientSession
     slots: asyncio.Semaphore
     keeper: AsyncGenerator[None] | None = None
-    proxies: dict[str, str | None] = field(default_factory=dict[str, str | None])
+    proxies: dict[str, str | None] = field(default_factory=dict[str, str | None], repr=False)
 
 
 _pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
@@ -191,22 +195,26 @@ class Response:
             self._heard = False
             self._deadline = _after(now, self._endpoint.timeouts.between_tokens_s)
         self._watch.begin(_earlier(self._deadline, self._end))
+        failure: ModelError
         try:
             piece = await self._content.readany()
         except asyncio.CancelledError:
-            if self._watch.took_too_long():
-                raise self._too_late() from None
-            raise
+            if not self._watch.took_too_long():
+                raise
+            failure = self._too_late()
         except (aiohttp.ClientError, OSError) as error:
-            raise ConnectionFailedError(
+            reason = self._endpoint.clean(_reason(error), longest=_LONGEST_REASON)
+            failure = ConnectionFailedError(
                 f"{self._endpoint.model}: the connection to {self._endpoint.base_url} broke in the"
-                f" middle of the reply ({_reason(error)}); try again",
+                f" middle of the reply ({reason}); try again",
                 status=self.status,
-            ) from error
+            )
+        else:
+            self._given_at = self._loop.time()
+            return piece
         finally:
             self._watch.end()
-        self._given_at = self._loop.time()
-        return piece
+        raise failure  # out here it has no cause: the client's errors hold the request's headers
 
     async def beginning(self) -> bytes:
         """The body of an error answer, or what of it comes in time, at most 64 kB."""
@@ -259,11 +267,13 @@ class post:  # noqa: N801  reads like the function it replaces, at a third of it
         watch = self._watch = _Watch(endpoint.timeouts, loop)
         try:
             started = loop.time()
-            self._answer = await _answer(pool, endpoint, self._body, started, watch)
+            answer = self._answer = await _answer(pool, endpoint, self._body, started, watch)
         except BaseException:
             self._let_go()
             raise
-        return Response(self._answer, endpoint, started, watch, loop)
+        if answer.headers.get("Server") == _CLOSES_UNTOLD:
+            _do_not_keep(answer)
+        return Response(answer, endpoint, started, watch, loop)
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
@@ -282,41 +292,35 @@ class post:  # noqa: N801  reads like the function it replaces, at a third of it
 async def _answer(
     pool: _Pool, endpoint: Endpoint, body: bytes, started: float, watch: _Watch
 ) -> aiohttp.ClientResponse:
-    """Sends the request, once more where a kept connection turned out to be closed."""
+    """Sends the request and waits for the head of its answer."""
     import aiohttp
 
     timeouts = endpoint.timeouts
     first, total = timeouts.first_token_s, timeouts.total_s
     deadline = _earlier(_after(started, first), _after(started, total))
-    while True:
-        _reused.set(False)
-        watch.begin(deadline)
-        try:
-            return await pool.session.post(
-                endpoint.url,
-                data=body if len(body) <= _LARGE_BODY else io.BytesIO(body),
-                headers=endpoint.headers,
-                allow_redirects=False,
-                proxy=_proxy(pool, endpoint),
-                timeout=_connect_timeout(timeouts.connect_s),
-            )
-        except aiohttp.ClientError as error:
-            # Servers close idle connections: a request that met such a close was not read.
-            at_once = asyncio.get_running_loop().time() - started < _STALE_S
-            if _reused.get() and at_once and isinstance(error, _closed_connection()):
-                continue
-            raise _failure(error, endpoint) from error
-        except asyncio.CancelledError:
-            if not watch.took_too_long():
-                raise
-            what = ("no whole reply", "total_s", total)
-            if total is None or (first is not None and first <= total):
-                what = ("no first token", "first_token_s", first)
-            raise _too_late(endpoint, *what) from None
-        except OSError as error:
-            raise _failure(error, endpoint) from error
-        finally:
-            watch.end()
+    watch.begin(deadline)
+    failure: ModelError
+    try:
+        return await pool.session.post(
+            endpoint.url,
+            data=body if len(body) <= _LARGE_BODY else io.BytesIO(body),
+            headers=endpoint.headers,
+            allow_redirects=False,
+            proxy=_proxy(pool, endpoint),
+            timeout=_connect_timeout(timeouts.connect_s),
+        )
+    except asyncio.CancelledError:
+        if not watch.took_too_long():
+            raise
+        what = ("no whole reply", "total_s", total)
+        if total is None or (first is not None and first <= total):
+            what = ("no first token", "first_token_s", first)
+        failure = _too_late(endpoint, *what)
+    except (aiohttp.ClientError, OSError) as error:
+        failure = _failure(error, endpoint)
+    finally:
+        watch.end()
+    raise failure  # out here it has no cause: the client's errors hold the request's headers
 
 
 def _too_late(
@@ -331,7 +335,7 @@ def _too_late(
 def _failure(error: Exception, endpoint: Endpoint) -> ModelError:
     import aiohttp
 
-    where = f"{endpoint.model}: "
+    where, reason = f"{endpoint.model}: ", endpoint.clean(_reason(error), longest=_LONGEST_REASON)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return ModelTimeoutError(
             f"{where}no connection to {endpoint.base_url} within"
@@ -340,22 +344,22 @@ def _failure(error: Exception, endpoint: Endpoint) -> ModelError:
         )
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError):
         return ConnectionFailedError(
-            f"{where}cannot connect to {endpoint.base_url} ({_reason(error)}); {endpoint.advice}",
+            f"{where}cannot connect to {endpoint.base_url} ({reason}); {endpoint.advice}",
             usage=_NOTHING_SPENT,
         )
     if isinstance(error, aiohttp.ClientResponseError | aiohttp.InvalidURL):
         return BadReplyError(
             f"{where}what answers at {endpoint.base_url} does not speak HTTP as expected"
-            f" ({endpoint.clean(_reason(error))}); check the address",
+            f" ({reason}); check the address",
         )
     return ConnectionFailedError(
         f"{where}{endpoint.base_url} closed the connection before it answered"
-        f" ({_reason(error)}); {endpoint.advice}",
+        f" ({reason}); {endpoint.advice}",
     )
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong, in a few words without addresses."""
+    """What went wrong, in a few words without addresses; may quote the server."""
     import aiohttp
 
     if isinstance(error, aiohttp.ClientPayloadError):
@@ -366,8 +370,13 @@ def _reason(error: BaseException) -> str:
         text = os.strerror(number)
     else:
         text = getattr(inner, "strerror", None) or getattr(inner, "message", None) or str(inner)
-    text = " ".join(str(text).split())
-    return text[:120] or type(error).__name__
+    return str(text).strip() or type(error).__name__
+
+
+def _do_not_keep(answer: aiohttp.ClientResponse) -> None:
+    protocol = answer.connection.protocol if answer.connection is not None else None
+    if protocol is not None:
+        protocol.force_close()
 
 
 async def _drain(answer: aiohttp.ClientResponse) -> None:
@@ -382,35 +391,51 @@ async def _drain(answer: aiohttp.ClientResponse) -> None:
                 pass
 
 
-_reused: ContextVar[bool] = ContextVar("untildone_reused_connection", default=False)
-"""Whether the last request of this context went over a kept connection."""
-
-
 @cache
 def _connector_class() -> type[aiohttp.TCPConnector]:
-    """The client's connector, telling of kept connections: its own traces do, for 40 µs a call."""
+    """The client's connector, never with a kept connection that the server has closed meanwhile.
+
+    Servers close idle connections. The event loop may not have seen that yet, above all where it
+    was blocked, and a request sent there is lost: nobody can tell whether it was read.
+    """
     import aiohttp
 
     class Connector(aiohttp.TCPConnector):
         async def connect(self, *args: Any, **settings: Any) -> Any:
-            connection = await super().connect(*args, **settings)
-            protocol = connection.protocol
-            is_known = getattr(protocol, _KNOWN, False)
-            _reused.set(is_known)
-            if not is_known:
-                setattr(protocol, _KNOWN, True)
-            return connection
+            while True:
+                connection = await super().connect(*args, **settings)
+                protocol = connection.protocol
+                if not getattr(protocol, _KNOWN, False):
+                    setattr(protocol, _KNOWN, True)
+                    return connection
+                if not _was_closed(connection.transport):
+                    return connection
+                connection.close()
 
     return Connector
+
+
+def _was_closed(transport: asyncio.Transport | None) -> bool:
+    """Whether an idle connection has something to read: its end, or what nobody asked for."""
+    if transport is None:
+        return True
+    its_socket = transport.get_extra_info("socket")
+    if its_socket is None:
+        return False
+    number = its_socket.fileno()
+    if number < 0:
+        return True
+    if not hasattr(select, "poll"):  # Windows
+        return bool(select.select([number], [], [], 0)[0])
+    waiting = select.poll()
+    waiting.register(number, select.POLLIN)
+    return bool(waiting.poll(0))
 
 
 async def _open_pool(loop: asyncio.AbstractEventLoop) -> _Pool:
     import aiohttp
 
-    for other in list(_pools):
-        if other.is_closed():
-            _pools.pop(other, None)
-
+    _forget_closed_loops()
     limit = _connection_limit()
     session = aiohttp.ClientSession(
         # The limit is ours: waiting for a slot must not count as waiting for the model.
@@ -424,6 +449,19 @@ async def _open_pool(loop: asyncio.AbstractEventLoop) -> _Pool:
     pool.keeper = _kept(loop, pool)
     await anext(pool.keeper)
     return pool
+
+
+def _forget_closed_loops() -> None:
+    """Lets go of connections whose loop was closed by hand, without its async generators."""
+    for loop in list(_pools):
+        if loop.is_closed() and (pool := _pools.pop(loop, None)) is not None:
+            closing = pool.session.close()
+            with suppress(StopIteration, RuntimeError):
+                closing.send(None)  # where the loop is closed there is nothing to wait for
+            closing.close()
+
+
+atexit.register(_forget_closed_loops)
 
 
 async def _kept(loop: asyncio.AbstractEventLoop, pool: _Pool) -> AsyncGenerator[None]:
@@ -460,36 +498,40 @@ def _connect_timeout(connect_s: float | None) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, connect=connect_s)
 
 
-@lru_cache
-def _closed_connection() -> tuple[type[Exception], ...]:
-    import aiohttp
-
-    return (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
-
-
 def _proxy(pool: _Pool, endpoint: Endpoint) -> str | None:
     if endpoint.url not in pool.proxies:
-        pool.proxies[endpoint.url] = _proxy_of_environment(endpoint)
+        proxy = _proxy_of_environment(endpoint.url)
+        if proxy and not _is_http_address(proxy):
+            proxy = masked_login(proxy)  # also for those who log local variables
+            raise ConnectionFailedError(
+                f"{endpoint.model}: the environment names the proxy {proxy!r:.120}"
+                f" for {endpoint.base_url}; only http proxies are supported: set HTTPS_PROXY to"
+                " one, such as 'http://proxy.example:3128', or NO_PROXY to reach the host directly",
+                usage=_NOTHING_SPENT,
+            )
+        pool.proxies[endpoint.url] = proxy
     return pool.proxies[endpoint.url]
 
 
-def _proxy_of_environment(endpoint: Endpoint) -> str | None:
+def _proxy_of_environment(url: str) -> str | None:
     from urllib.request import getproxies, proxy_bypass
 
-    parts = urlsplit(endpoint.url)
+    parts = urlsplit(url)
     host = parts.hostname or ""
     if _is_loopback(host) or proxy_bypass(host):
         return None
     proxies = getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if proxy and not proxy.startswith(("http://", "https://")):
-        raise ConnectionFailedError(
-            f"{endpoint.model}: the environment names the proxy {proxy.partition('://')[0]}://…"
-            f" for {endpoint.base_url}; only http proxies are supported: set HTTPS_PROXY to one,"
-            " or NO_PROXY to reach the host directly",
-            usage=_NOTHING_SPENT,
-        )
-    return proxy
+    return proxies.get(parts.scheme) or proxies.get("all")
+
+
+def _is_http_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # raises where it is no number
+    except ValueError:
+        return False
+    has_blanks = any(mark.isspace() for mark in text)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not has_blanks
 
 
 def _is_loopback(host: str) -> bool:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+import re
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from dataclasses import replace
 from importlib import import_module
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 
 from untildone.domain.errors import (
     ConfigError,
@@ -25,12 +27,15 @@ from untildone.domain.requests import DeltaSink, ModelReply, ModelRequest
 from untildone.domain.usage import Usage
 from untildone.models.endpoint import DEFAULT_TIMEOUTS, Endpoint, ModelTimeouts
 from untildone.models.failures import NOTHING_SPENT, error_of, retry_after_s
+from untildone.models.loose_json import as_dict
 from untildone.models.openai_chat import REASONING_KEYS, response_format
 from untildone.models.openai_reply import ReplyAssembler
 from untildone.models.tool_attachments import attachments_apart
 
 _DROPPED: Final = REASONING_KEYS | {"is_error", "refusal"}
 _FAILED: Final = 500
+_SHORTEST_SECRET: Final = 8
+_SECRET_NAME: Final = re.compile(r"key|token|secret|password|credential", re.IGNORECASE)
 
 
 class LiteLLMModel:
@@ -75,69 +80,20 @@ class LiteLLMModel:
         """
         if self._library is None:
             self._library = await asyncio.to_thread(_litellm)
-        assembler = ReplyAssembler(self._endpoint)
+        endpoint = replace(self._endpoint, secrets=_secrets_of(request.extra_params))
+        assembler = ReplyAssembler(endpoint)
+        waits = _Waits(endpoint)
         chunks: Any = None
         try:
-            async with self._limit("first", usage=NOTHING_SPENT):
-                chunks = await self._library.acompletion(**self._arguments(request))
-            await self._read(aiter(chunks), assembler, on_delta)
+            opened = self._library.acompletion(**self._arguments(request))
+            chunks = await waits.on(opened, usage=NOTHING_SPENT)
+            await _read(aiter(chunks), assembler, waits, on_delta)
         finally:
             close = getattr(chunks, "aclose", None)
             if close is not None:
                 with contextlib.suppress(Exception):
                     await close()
         return assembler.reply()
-
-    async def _read(
-        self, chunks: AsyncIterator[Any], assembler: ReplyAssembler, on_delta: DeltaSink | None
-    ) -> None:
-        which: Literal["first", "next"] = "first"
-        while True:
-            async with self._limit(which, usage=None):
-                chunk = await anext(chunks, None)
-            if chunk is None:
-                return
-            which = "next"
-            for delta in assembler.take(chunk.model_dump(exclude_none=True)):
-                if on_delta is not None:
-                    await on_delta(delta)
-
-    @contextlib.asynccontextmanager
-    async def _limit(
-        self, which: Literal["first", "next"], *, usage: Usage | None
-    ) -> AsyncGenerator[None]:
-        """One wait for litellm: in time, and with its failures as ours, which cost ``usage``."""
-        timeouts = self._endpoint.timeouts
-        limit_s = timeouts.first_token_s if which == "first" else timeouts.between_tokens_s
-        limit = asyncio.timeout(limit_s)
-        try:
-            async with limit:
-                yield
-        except Exception as error:
-            if limit.expired():
-                raise ModelTimeoutError(
-                    f"{self.name}: no {which} token within {limit_s:g} s; where the model needs"
-                    " longer, give LiteLLMModel other timeouts"
-                ) from error
-            raise self._failure(error, usage) from error
-
-    def _failure(self, error: Exception, usage: Usage | None) -> ModelError:
-        """Litellm's error as ours, by its status."""
-        said = self._endpoint.clean(str(error)) or type(error).__name__
-        kind = type(error).__name__
-        if kind == "APIConnectionError":
-            return ConnectionFailedError(
-                f"{self.name}: {said}; check the network and the model's name", usage=usage
-            )
-        status = getattr(error, "status_code", None)
-        headers: Any = getattr(getattr(error, "response", None), "headers", None)
-        return error_of(
-            status if isinstance(status, int) else _FAILED,
-            said,
-            self._endpoint,
-            retry_after_s=retry_after_s(headers) if headers else None,
-            usage=usage if kind != "Timeout" else None,
-        )
 
     def _arguments(self, request: ModelRequest) -> dict[str, Any]:
         arguments: dict[str, Any] = {
@@ -154,6 +110,110 @@ class LiteLLMModel:
         arguments.update(request.extra_params)
         arguments = {key: value for key, value in arguments.items() if value is not None}
         return {**arguments, "stream": True}
+
+
+class _Waits:
+    """The waits of one request: each in time, and with litellm's failures as ours."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        timeouts = endpoint.timeouts
+        self._endpoint = endpoint
+        self._loop = asyncio.get_running_loop()
+        self._given_at = self._loop.time()
+        self._end = _after(self._given_at, timeouts.total_s)
+        self._deadline = _after(self._given_at, timeouts.first_token_s)
+        self._limit = ("no first token", timeouts.first_token_s)
+
+    async def on(self, waited_for: Awaitable[Any], *, usage: Usage | None = None) -> Any:
+        """Waits for litellm; its failures cost ``usage``."""
+        now = self._loop.time()
+        if self._end is not None:
+            self._end += now - self._given_at  # a slow reader's time is not the model's
+        limits = [at for at in (self._deadline, self._end) if at is not None]
+        limit = asyncio.timeout_at(min(limits, default=None))
+        try:
+            async with limit:
+                given = await waited_for
+        except Exception as error:
+            failure = (
+                self._too_late() if limit.expired() else _failure(error, self._endpoint, usage)
+            )
+        else:
+            self._given_at = self._loop.time()
+            return given
+        raise failure  # out here it has no cause: litellm's errors hold the request's headers
+
+    def heard(self) -> None:
+        """Something of the reply came: the wait for the next piece begins."""
+        between_s = self._endpoint.timeouts.between_tokens_s
+        self._deadline = _after(self._loop.time(), between_s)
+        self._limit = ("no next token", between_s)
+
+    def _too_late(self) -> ModelTimeoutError:
+        what, limit_s = self._limit
+        if self._end is not None and (self._deadline is None or self._end <= self._deadline):
+            what, limit_s = "no whole reply", self._endpoint.timeouts.total_s
+        return ModelTimeoutError(
+            f"{self._endpoint.model}: {what} within {limit_s or 0:g} s; where the model needs"
+            " longer, give LiteLLMModel other timeouts"
+        )
+
+
+async def _read(
+    chunks: AsyncIterator[Any],
+    assembler: ReplyAssembler,
+    waits: _Waits,
+    on_delta: DeltaSink | None,
+) -> None:
+    while (chunk := await waits.on(anext(chunks, None))) is not None:
+        for delta in assembler.take(chunk.model_dump(exclude_none=True)):
+            if on_delta is not None:
+                await on_delta(delta)
+        if assembler.heard:
+            assembler.heard = False
+            waits.heard()
+
+
+def _after(start: float, seconds: float | None) -> float | None:
+    return None if seconds is None else start + seconds
+
+
+def _secrets_of(extra_params: Mapping[str, Any]) -> tuple[str, ...]:
+    """What must not be shown: litellm finds its keys itself, so all that are about count.
+
+    Those of the environment go by their names; what a request brings along goes by its names too,
+    and its headers as a whole.
+    """
+    found: list[Any] = [
+        value
+        for name, value in os.environ.items()
+        if len(value) >= _SHORTEST_SECRET and _SECRET_NAME.search(name)
+    ]
+    for name, value in extra_params.items():
+        if "header" in name.lower():
+            found += as_dict(value).values()
+        elif _SECRET_NAME.search(name):
+            found.append(value)
+    return tuple({value.strip() for value in found if isinstance(value, str) and value.strip()})
+
+
+def _failure(error: Exception, endpoint: Endpoint, usage: Usage | None) -> ModelError:
+    """Litellm's error as ours, by its status."""
+    said = endpoint.clean(str(error)) or type(error).__name__
+    kind = type(error).__name__
+    if kind == "APIConnectionError":
+        return ConnectionFailedError(
+            f"{endpoint.model}: {said}; check the network and the model's name", usage=usage
+        )
+    status = getattr(error, "status_code", None)
+    headers: Any = getattr(getattr(error, "response", None), "headers", None)
+    return error_of(
+        status if isinstance(status, int) else _FAILED,
+        said,
+        endpoint,
+        retry_after_s=retry_after_s(headers) if headers else None,
+        usage=usage if kind != "Timeout" else None,
+    )
 
 
 def _form(message: Message) -> dict[str, Any]:

@@ -69,6 +69,16 @@ def encoded(value: Any) -> bytes:
     return _ENCODE(value).encode("utf-8", "replace")
 
 
+def without_half_pair(text: str) -> tuple[str, str]:
+    """The text, and apart from it the first half of a surrogate pair that it ends with.
+
+    JSON escapes can be cut between the two halves; the other one comes with the next piece.
+    """
+    if text and "\ud800" <= text[-1] <= "\udbff":
+        return text[:-1], text[-1]
+    return text, ""
+
+
 def whole_unicode(text: str) -> str:
     """The text with surrogate pairs joined that JSON escapes had split, lone ones replaced.
 

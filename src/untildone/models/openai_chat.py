@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from untildone.domain.errors import BadRequestError, ConfigError
+from untildone.domain.errors import ConfigError, ModelError
 from untildone.domain.messages import Message
 from untildone.domain.requests import DeltaSink, ModelReply, ModelRequest
 from untildone.models.endpoint import (
@@ -25,11 +25,11 @@ from untildone.models.endpoint import (
     shown_url,
 )
 from untildone.models.exchange import read_reply
-from untildone.models.failures import refused, request_id_of
+from untildone.models.failures import refused, refuses_schema, request_id_of
 from untildone.models.http import post
 from untildone.models.loose_json import encoded
 from untildone.models.openai_reply import ReplyAssembler
-from untildone.models.schemas import is_strict, with_schema_hint
+from untildone.models.schemas import SchemaForms, is_strict, with_schema_hint
 from untildone.models.tool_attachments import attachments_alone, has_attachments, text_alone
 
 REASONING_KEYS: Final = frozenset(
@@ -38,7 +38,6 @@ REASONING_KEYS: Final = frozenset(
 """What wires keep of a model's reasoning in ``Message.extra``; sent back only to who wants it."""
 
 _OPENAI_HOST: Final = "api.openai.com"
-_SCHEMA_REFUSALS: Final = (400, 422)
 _ATTACHMENTS: Final = "chat:attachments"
 _BY_SCHEMA, _BY_JSON_OBJECT, _BY_PROMPT = range(3)
 
@@ -107,7 +106,7 @@ class OpenAIChatModel:
         if not self._is_openai:
             self._dropped |= {"refusal"}
         self._form = f"chat:{','.join(sorted(self._dropped))}:{keeps_call_extras}"
-        self._schema_by = _BY_SCHEMA
+        self._schema_forms = SchemaForms()
 
     @property
     def name(self) -> str:
@@ -127,39 +126,42 @@ class OpenAIChatModel:
     ) -> ModelReply:
         """Sends one request and reads the whole reply.
 
-        A server that refuses ``response_format`` is asked again with a weaker form of it, and last
-        with the schema as text; the form that worked is used from then on.
+        A server that refuses the schema before it answers is asked again with a weaker form of it,
+        and last with the schema as text; the form that worked for a schema is used for it from
+        then on.
 
         Raises:
             ModelError: What went wrong, by its kind.
             ConfigError: ``extra_params`` or a message cannot be sent.
         """
-        if request.json_schema is None:
-            return await self._exchange(request, _BY_SCHEMA, on_delta)
-        first_refusal: BadRequestError | None = None
-        for form in range(self._schema_by, _BY_PROMPT + 1):
-            try:
-                reply = await self._exchange(request, form, on_delta)
-            except BadRequestError as error:
-                first_refusal = first_refusal or error
-                if error.status not in _SCHEMA_REFUSALS:
-                    break
-            else:
-                self._schema_by = form
-                return reply
-        assert first_refusal is not None  # noqa: S101  the loop ran at least once
-        raise first_refusal
+        schema = request.json_schema
+        form = _BY_SCHEMA if schema is None else self._schema_forms.of(schema)
+        first_refusal: ModelError | None = None
+        while True:
+            reply = await self._exchange(request, form, on_delta)
+            if isinstance(reply, ModelReply):
+                break
+            first_refusal = first_refusal or reply
+            if form == _BY_PROMPT:
+                raise first_refusal
+            form += 1
+        if schema is not None and first_refusal is not None:
+            self._schema_forms.keep(schema, form)
+        return reply
 
     async def _exchange(
         self, request: ModelRequest, form: int, on_delta: DeltaSink | None
-    ) -> ModelReply:
+    ) -> ModelReply | ModelError:
+        """The reply, or the refusal that may be one of the schema and not of the request."""
         endpoint = self._endpoint
         body = self._body(request, form)
         async with post(endpoint, body) as response:
             if not response.is_success:
-                raise refused(
-                    response.status, response.headers, await response.beginning(), endpoint
-                )
+                said = await response.beginning()
+                refusal = refused(response.status, response.headers, said, endpoint)
+                if request.json_schema is not None and refuses_schema(response.status, said):
+                    return refusal
+                raise refusal
             assembler = ReplyAssembler(endpoint, request_id_of(response.headers), self._sends_back)
             await read_reply(response, assembler, endpoint, on_delta)
         return assembler.reply()
@@ -239,10 +241,11 @@ class OpenAIChatModel:
         drops_call_extra = not self._keeps_call_extras and any(
             call.extra for call in message.tool_calls
         )
+        lacks_arguments = any(not call.arguments.strip() for call in message.tool_calls)
         is_foreign_role = message.role == "developer" and not self._is_openai
         if has_attachments(message):
             message = text_alone(message)
-        if not (drops_extra or drops_call_extra or is_foreign_role):
+        if not (drops_extra or drops_call_extra or lacks_arguments or is_foreign_role):
             return message.wire_json()
         form = message.to_dict()
         form.pop("is_error", None)
@@ -253,6 +256,10 @@ class OpenAIChatModel:
         if drops_call_extra:
             keys = ("id", "type", "function")
             form["tool_calls"] = [{key: call[key] for key in keys} for call in form["tool_calls"]]
+        for call in form["tool_calls"] if lacks_arguments else ():
+            # A reply that was cut has such calls; servers that read the history refuse them.
+            if not call["function"]["arguments"].strip():
+                call["function"]["arguments"] = "{}"
         return encoded(form)
 
 

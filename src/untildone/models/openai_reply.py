@@ -6,15 +6,13 @@ come in order; a reply is whole only with a finish reason; two calls are never m
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from untildone.domain.errors import ModelError
 from untildone.domain.messages import Message, ToolCall
 from untildone.domain.requests import Delta, ModelReply, TextDelta, ThinkingDelta
 from untildone.domain.usage import Usage
-from untildone.models.call_ids import own_id
 from untildone.models.endpoint import Endpoint
 from untildone.models.failures import broken_inside, unreadable
 from untildone.models.loose_json import (
@@ -24,11 +22,21 @@ from untildone.models.loose_json import (
     as_text,
     parsed,
     whole_unicode,
+    without_half_pair,
 )
+from untildone.models.openai_calls import CallAssembler
 
 _NO_DELTAS: Final[tuple[Delta, ...]] = ()
-_CUT_REASONS: Final = ("length", "content_filter")
-_KNOWN_CALL_KEYS: Final = frozenset({"id", "type", "function", "index"})
+_CUT_REASONS: Final = frozenset(
+    {
+        "model_length",
+        "max_tokens",
+        "max_output_tokens",
+        "model_context_window_exceeded",
+        "insufficient_system_resource",
+    }
+)
+"""What providers write for a reply that ended before the model was done; told as ``length``."""
 
 
 class ReplyAssembler:
@@ -39,12 +47,17 @@ class ReplyAssembler:
         request_id: The provider's id of the request.
         keeps: The reasoning fields that the provider wants back with the next request; they are
             kept in ``message.extra``.
+
+    Attributes:
+        done: Whether the end mark was seen.
+        heard: See ``exchange.Assembler``.
     """
 
     def __init__(
         self, endpoint: Endpoint, request_id: str | None = None, keeps: Sequence[str] = ()
     ) -> None:
         self.done = False
+        self.heard = False
         self._endpoint = endpoint
         self._request_id = request_id
         self._keeps = keeps
@@ -96,7 +109,7 @@ class ReplyAssembler:
             raise self._broken("the reply holds no choice, only empty chunks")
         if self._finish_reason is None:
             raise self._broken("the stream ended without a finish reason, so the reply is cut")
-        calls = self._calls.calls(cut=self._finish_reason in _CUT_REASONS)
+        calls = self._calls.calls()
         if any(not call.name for call in calls):
             raise self._broken("the reply has a tool call without a name")
         text = whole_unicode("".join(self._text))
@@ -133,6 +146,8 @@ class ReplyAssembler:
             choice = as_dict(item)
             if not choice.get("index"):  # further choices are asked for by nobody
                 self._take_choice(choice, deltas)
+        if deltas:
+            self.heard = True
         return deltas
 
     def _take_choice(self, choice: dict[str, Any], deltas: list[Delta]) -> None:
@@ -150,7 +165,8 @@ class ReplyAssembler:
             self._take_rarities(delta, deltas)
         reason = choice.get("finish_reason")
         if reason:
-            self._finish_reason = as_text(reason)
+            self.heard = self.heard or self._finish_reason is None
+            self._finish_reason = _finish_reason(as_text(reason))
             if self._finish_reason == "error":
                 raise self._error_in(choice.get("error") or "the provider failed while it answered")
         usage = choice.get("usage")
@@ -163,13 +179,14 @@ class ReplyAssembler:
             self._refusal.append(refusal)
             self._add_text(refusal, deltas)
         for detail in as_list(delta.get("reasoning_details")):
+            self.heard = self.heard or bool(detail)
             _add_detail(self._reasoning_details, as_dict(detail))
         calls = as_list(delta.get("tool_calls"))
         if calls:
-            self._calls.feed(calls)
+            self.heard = self._calls.feed(calls) or self.heard
         function = delta.get("function_call")
         if isinstance(function, dict):
-            self._calls.feed([{"index": 0, "function": function}])
+            self.heard = self._calls.feed([{"index": 0, "function": function}]) or self.heard
 
     def _take_content(self, content: Any, deltas: list[Delta]) -> None:
         if isinstance(content, str):
@@ -196,11 +213,7 @@ class ReplyAssembler:
         if text.isascii() and not self._half_pair:
             deltas.append(TextDelta(text))
             return
-        # JSON escapes can be cut between the two halves of a surrogate pair.
-        text = self._half_pair + text
-        self._half_pair = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
-        if self._half_pair:
-            text = text[:-1]
+        text, self._half_pair = without_half_pair(self._half_pair + text)
         if text:
             deltas.append(TextDelta(whole_unicode(text)))
 
@@ -210,6 +223,7 @@ class ReplyAssembler:
         if usage is not None and (
             self._usage is None or usage.total_tokens >= self._usage.total_tokens
         ):
+            self.heard = self.heard or usage != self._usage
             self._usage = usage
 
     def _extra(self, calls: tuple[ToolCall, ...]) -> dict[str, Any] | None:
@@ -233,6 +247,10 @@ class ReplyAssembler:
         return broken_inside(error, self._endpoint, self._request_id)
 
 
+def _finish_reason(reason: str) -> str:
+    return "length" if reason.lower() in _CUT_REASONS else reason
+
+
 def _is_bare_error(fields: dict[str, Any]) -> bool:
     """Whether a chunk is an error without the usual ``error`` around it."""
     if fields.get("object") == "error":
@@ -253,124 +271,6 @@ def _add_detail(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:
         details.append(piece)
 
 
-class _Call:
-    """A call while its pieces come in."""
-
-    __slots__ = ("arguments", "extra", "id", "name")
-
-    def __init__(self) -> None:
-        self.id = ""
-        self.name = ""
-        self.arguments: list[str] = []
-        self.extra: dict[str, Any] = {}
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the arguments are a complete JSON object: more can only be another call's."""
-        if not (self.arguments and self.arguments[-1].rstrip().endswith("}")):
-            return False
-        try:
-            return isinstance(parsed("".join(self.arguments)), dict)
-        except ValueError:
-            return False
-
-
-class CallAssembler:
-    """Puts the tool calls of one reply together, with and without an index on their pieces."""
-
-    def __init__(self) -> None:
-        self._calls: list[_Call] = []
-        self._by_index: dict[int, _Call] = {}
-
-    def feed(self, pieces: list[Any]) -> None:
-        """Takes the ``tool_calls`` of one delta."""
-        for position, item in enumerate(pieces):
-            piece = as_dict(item)
-            function = as_dict(piece.get("function"))
-            call_id, name = as_text(piece.get("id")), as_text(function.get("name"))
-            news = _News(call_id, name, bool(function.get("arguments")))
-            index = as_count(piece.get("index"))
-            if index is not None:
-                call = self._indexed(index, news)
-            else:
-                call = self._unindexed(position, len(pieces), news)
-            _extend(call, piece, function)
-
-    def calls(self, *, cut: bool) -> tuple[ToolCall, ...]:
-        """The calls in the order in which they began, each with an id of its own.
-
-        Args:
-            cut: Whether the reply ended early, so that missing arguments may be lost ones.
-        """
-        used: set[str] = set()
-        return tuple(self._finished(call, used, cut=cut) for call in self._calls)
-
-    def _finished(self, call: _Call, used: set[str], *, cut: bool) -> ToolCall:
-        arguments = whole_unicode("".join(call.arguments))
-        if not arguments.strip() and not cut:
-            arguments = "{}"
-        return ToolCall(own_id(call.id, used), call.name, arguments, call.extra or None)
-
-    def _indexed(self, index: int, news: _News) -> _Call:
-        call = self._by_index.get(index)
-        if call is None or _is_another(call, news, has_index=True):
-            call = self._by_index[index] = self._begun()
-        return call
-
-    def _unindexed(self, position: int, count: int, news: _News) -> _Call:
-        calls = self._calls
-        if not calls or (news.name and position > 0):
-            return self._begun()
-        last = calls[-1]
-        if news.name:
-            return self._begun() if _is_another(last, news, has_index=False) else last
-        if news.call_id:
-            known = next((call for call in reversed(calls) if call.id == news.call_id), None)
-            return known or (self._begun() if last.id else last)
-        return calls[position] if count > 1 and count == len(calls) else last
-
-    def _begun(self) -> _Call:
-        call = _Call()
-        self._calls.append(call)
-        return call
-
-
-class _News(NamedTuple):
-    """What a piece tells of the call it belongs to."""
-
-    call_id: str
-    name: str
-    has_arguments: bool
-
-
-def _is_another(call: _Call, news: _News, *, has_index: bool) -> bool:
-    """Whether a piece begins a call of its own."""
-    if news.call_id and call.id and news.call_id != call.id:
-        return True
-    if not news.name or not call.name:
-        return False
-    if news.name != call.name:
-        # With an index, a second name may be the rest of the first one.
-        return not has_index or bool(call.arguments) or bool(news.call_id)
-    # The same name again: some providers repeat it on each piece, some mean a second call.
-    return news.has_arguments and call.is_whole
-
-
-def _extend(call: _Call, piece: dict[str, Any], function: dict[str, Any]) -> None:
-    call.id = call.id or as_text(piece.get("id"))
-    name = as_text(function.get("name"))
-    if name != call.name:
-        call.name += name
-    arguments = function.get("arguments")
-    if isinstance(arguments, str):
-        if arguments:
-            call.arguments.append(arguments)
-    elif arguments is not None:
-        call.arguments.append(json.dumps(arguments, ensure_ascii=False))
-    if not piece.keys() <= _KNOWN_CALL_KEYS:
-        call.extra.update({k: v for k, v in piece.items() if k not in _KNOWN_CALL_KEYS})
-
-
 def usage_from(form: dict[str, Any]) -> Usage | None:
     """Tokens in any of the shapes that OpenAI-compatible providers send; None where there are none.
 
@@ -382,7 +282,7 @@ def usage_from(form: dict[str, Any]) -> Usage | None:
     total = _count(form, "total_tokens")
     if prompt is None and completion is None:
         return None if total is None else Usage(input_tokens=total)
-    prompt = prompt or 0
+    prompt = (prompt or 0) + _counted_apart(form)
     completion = max(completion or 0, (total or 0) - prompt)
     details = as_dict(form.get("prompt_tokens_details") or form.get("input_tokens_details"))
     cached = _count(details, "cached_tokens")
@@ -391,6 +291,14 @@ def usage_from(form: dict[str, Any]) -> Usage | None:
     return Usage(
         input_tokens=prompt, output_tokens=completion, cached_tokens=min(cached or 0, prompt)
     )
+
+
+def _counted_apart(form: dict[str, Any]) -> int:
+    """Cached input tokens that are no part of the others: so in Anthropic's own form of usage."""
+    if "prompt_tokens" in form or "input_tokens_details" in form:
+        return 0
+    read = _count(form, "cache_read_input_tokens") or 0
+    return read + (_count(form, "cache_creation_input_tokens") or 0)
 
 
 def _count(form: dict[str, Any], *keys: str) -> int | None:

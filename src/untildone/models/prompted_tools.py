@@ -26,6 +26,7 @@ from untildone.domain.messages import Message, ToolCall
 from untildone.domain.requests import Delta, DeltaSink, ModelReply, ModelRequest, TextDelta
 from untildone.domain.tools import NO_TOOLS, ToolSpec
 from untildone.models.call_ids import own_id
+from untildone.models.loose_json import whole_unicode
 from untildone.models.tool_prompts import calls_in_a_row, prompted, reply_schema
 from untildone.policy.json_reply import json_candidates
 from untildone.ports import Model
@@ -128,7 +129,7 @@ def _read(reply: ModelReply) -> Message:
     text = message.text
     for candidate in json_candidates(text):
         try:
-            fields: Any = json.loads(candidate)
+            fields: Any = json.loads(candidate, object_pairs_hook=_as_written)
         except (ValueError, RecursionError):
             continue
         read = _read_fields(cast("dict[str, Any]", fields)) if isinstance(fields, dict) else None
@@ -140,15 +141,40 @@ def _read(reply: ModelReply) -> Message:
 
 
 def _read_fields(fields: dict[str, Any]) -> Message | None:
+    """A call or an answer; None for what is neither, or says so twice.
+
+    Arguments go on as they were written: the tool's own reader refuses what is no object, as it
+    does with native calls, and an object that is not there is not made up.
+    """
+    if isinstance(fields, _Doubled):
+        return None
     name = fields.get("tool")
     if isinstance(name, str):
-        arguments = json.dumps(fields.get("arguments") or {}, ensure_ascii=False)
-        return _call(name, arguments)
+        given = "arguments" in fields
+        arguments = json.dumps(fields["arguments"], ensure_ascii=False) if given else ""
+        return _call(name, whole_unicode(arguments))
     if "answer" in fields:
         answer = fields["answer"]
         text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-        return Message("assistant", text)
+        return Message("assistant", whole_unicode(text))
     return None
+
+
+class _Doubled(dict[str, Any]):
+    """An object with a key that is there twice, encoded as it was written."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self._pairs = pairs
+
+    def items(self) -> Any:
+        """All pairs: what ``json.dumps`` writes."""
+        return self._pairs
+
+
+def _as_written(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    return fields if len(fields) == len(pairs) else _Doubled(pairs)
 
 
 def _read_cut(text: str) -> Message:

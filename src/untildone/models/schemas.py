@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any, Final
 
 from untildone.domain.messages import Message
 from untildone.models.loose_json import as_dict, as_list, encoded
 
+_MOST_FORMS: Final = 256
 _NAMED: Final = ("properties", "$defs", "definitions")
 _NESTED: Final = ("items", "anyOf", "allOf", "oneOf")
 # What Anthropic refuses in output_config; told to the model in words instead.
@@ -21,6 +23,37 @@ _UNSUPPORTED: Final = (
     "maxItems",
     "uniqueItems",
 )
+
+
+class SchemaForms:
+    """In which weaker form a server took a schema that it had refused; the latest 256 schemas.
+
+    By schema and not by server: one refused schema says nothing about another.
+    """
+
+    __slots__ = ("_forms",)
+
+    def __init__(self) -> None:
+        self._forms: dict[bytes, int] = {}
+
+    def of(self, schema: dict[str, Any]) -> int:
+        """The form to begin with; 0, the strongest, where nothing is known."""
+        if not self._forms:
+            return 0
+        try:
+            return self._forms.get(_key_of(schema), 0)
+        except (TypeError, ValueError, RecursionError):
+            return 0  # it has no JSON form, which the request will tell
+
+    def keep(self, schema: dict[str, Any], form: int) -> None:
+        """The form worked."""
+        self._forms[_key_of(schema)] = form
+        if len(self._forms) > _MOST_FORMS:
+            del self._forms[next(iter(self._forms))]
+
+
+def _key_of(schema: dict[str, Any]) -> bytes:
+    return sha256(encoded(schema)).digest()
 
 
 def is_strict(schema: Any) -> bool:

@@ -42,13 +42,14 @@ class TimeoutModel:
             async with limit:
                 sink = _pausing(on_delta, limit) if on_delta is not None else None
                 return await self._inner.generate(request, sink)
-        except TimeoutError as error:
+        except TimeoutError:
             if not limit.expired():
                 raise
-            raise ModelTimeoutError(
-                f"{self.name}: no whole reply within {self._timeout_s:g} s; where the model needs"
-                " longer, raise timeout_s (Agent.timeout_s)"
-            ) from error
+        # Out here it has no cause: that would lead to the HTTP client's frames, which hold the key.
+        raise ModelTimeoutError(
+            f"{self.name}: no whole reply within {self._timeout_s:g} s; where the model needs"
+            " longer, raise timeout_s (Agent.timeout_s)"
+        )
 
 
 def _pausing(on_delta: DeltaSink, limit: asyncio.Timeout) -> Callable[[Delta], Awaitable[None]]:

@@ -82,19 +82,23 @@ def _told(messages: Sequence[Message]) -> list[Message]:
     told: list[Message] = []
     names: dict[str, str] = {}
     waiting: list[ToolCall] = []
+    beside = ""
     for message in messages:
         if message.role in ("system", "developer"):
             continue
         if message.role == "assistant":
             waiting = list(message.tool_calls)
             names |= {call.id: call.name for call in waiting}
+            beside = message.text if waiting else ""
             if message.text and not waiting:
                 told.append(Message("assistant", _answer_text(message.text)))
             continue
         if message.role == "tool":
             if waiting:
                 call = waiting.pop(0)
-                told.append(Message("assistant", _call_text(call.name, call.arguments)))
+                text = _call_text(call.name, call.arguments)
+                told.append(Message("assistant", f"{beside}\n{text}" if beside else text))
+                beside = ""
             name = names.get(message.tool_call_id or "", "the tool")
             _add_user(told, Message("user", _result_text(name, message.text)))
             if has_attachments(message):
