@@ -1,5 +1,6 @@
 """untildone over HTTP: a model's wire with a reader of its pieces, and `run_agent` on it."""
 
+import functools
 import sys
 from typing import Any
 
@@ -31,9 +32,15 @@ def stream(base_url: str) -> measure_client.Job:
     return job
 
 
-def loop(base_url: str) -> measure_client.Job:
+@functools.cache
+def _agent(base_url: str) -> Agent:
+    """One for all loops, as the other clients have one session: it keeps no state of a run."""
     model = OpenAIChatModel("bench", base_url=base_url, api_key="bench-made-up-key")
-    agent = Agent("bench", model, SYSTEM_PROMPT, tools=[look_up])
+    return Agent("bench", model, SYSTEM_PROMPT, tools=[look_up])
+
+
+def loop(base_url: str) -> measure_client.Job:
+    agent = _agent(base_url)
 
     async def job() -> str:
         return (await run_agent(agent, [{"role": "user", "content": QUESTION}])).text

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from untildone.domain.errors import ToolError
-from untildone.tools import DEFAULT_MAX_RESULT_CHARS, as_tool, collect_tools
+from untildone.policy.cutting import DEFAULT_MAX_RESULT_CHARS
+from untildone.tools import as_tool, collect_tools
 from untildone.tools.options import LEAST_MAX_RESULT_CHARS
 from untildone.tools.results import MAX_ITERATED
 

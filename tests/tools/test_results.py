@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr
 
+from untildone.policy.cutting import DEFAULT_MAX_RESULT_CHARS, cut_text
 from untildone.policy.stuck import StuckDetector
-from untildone.tools import DEFAULT_MAX_RESULT_CHARS, cut_text, result_text
+from untildone.tools import result_text
 from untildone.tools.results import MAX_ITERATED
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from untildone.domain.errors import ToolError
 from untildone.domain.tools import output_text
+from untildone.policy.cutting import DEFAULT_MAX_RESULT_CHARS
 from untildone.policy.stuck import StuckDetector
-from untildone.tools import DEFAULT_MAX_RESULT_CHARS, as_tool, tool
+from untildone.tools import as_tool, tool
 from untildone.tools.results import MAX_ITERATED
 
 WHERE = contextvars.ContextVar("WHERE", default="nowhere")

@@ -6,8 +6,9 @@ first used: a run that waits for a marker needs no subprocesses and no judge.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from untildone.lazy import lazy_names
 
 if TYPE_CHECKING:
     from untildone.criteria.ai_judge import AiJudge
@@ -51,14 +52,4 @@ __all__ = [
     "not_",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    module = _WHERE.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _WHERE)

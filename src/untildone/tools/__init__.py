@@ -6,11 +6,11 @@ loaded when they are first used: a script that only marks functions needs no sch
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from untildone.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from untildone.policy.cutting import DEFAULT_MAX_RESULT_CHARS, cut_text
     from untildone.tools.collect import as_tool, collect_tools
     from untildone.tools.decorator import tool
     from untildone.tools.function_tool import FunctionTool
@@ -18,31 +18,21 @@ if TYPE_CHECKING:
     from untildone.tools.results import result_text
 
 _WHERE = {
-    "DEFAULT_MAX_RESULT_CHARS": "policy.cutting",
-    "FunctionTool": "tools.function_tool",
-    "ToolOptions": "tools.options",
-    "as_tool": "tools.collect",
-    "collect_tools": "tools.collect",
-    "cut_text": "policy.cutting",
-    "result_text": "tools.results",
-    "tool": "tools.decorator",
+    "FunctionTool": "function_tool",
+    "ToolOptions": "options",
+    "as_tool": "collect",
+    "collect_tools": "collect",
+    "result_text": "results",
+    "tool": "decorator",
 }
 
 __all__ = [
-    "DEFAULT_MAX_RESULT_CHARS",
     "FunctionTool",
     "ToolOptions",
     "as_tool",
     "collect_tools",
-    "cut_text",
     "result_text",
     "tool",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"untildone.{_WHERE[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazy_names(__name__, _WHERE)
