@@ -27,6 +27,7 @@ from untildone import (
     stream_agent,
     tool,
 )
+from untildone.criteria import CompletionMarker
 from untildone.criteria.background import BackgroundTaskCompletion
 from untildone.domain.errors import ToolError
 from untildone.domain.log import ApprovalRequested, RunEnded
@@ -613,7 +614,172 @@ async def test_ended_tasks_do_not_pile_up_for_ever(monkeypatch: pytest.MonkeyPat
     for _ in range(10):
         result = await run_agent(agent, ASK)
         assert result.exit_reason is ExitReason.CONVERGED
-    assert len(background._tasks) <= 4
+    assert len(background._others) <= 4
+    assert not background._of_runs
+
+
+async def test_what_tasks_gave_is_kept_while_their_run_goes_on_however_many_runs_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """One ``BackgroundTasks`` serves a thousand runs: here ten, where three ended ones are kept."""
+    from untildone.tools import background as module
+
+    monkeypatch.setattr(module, "_MOST_ENDED", 3)
+    runs, all_ended = 10, asyncio.Event()
+    waiting: list[str] = []
+
+    async def render(name: str) -> str:
+        """Renders."""
+        return f"film of {name}"
+
+    async def script(seen: Any) -> Any:
+        name = seen.messages[0]["content"]
+        if _said(seen) == 1:
+            waiting.append(name)
+            if len(waiting) == runs:
+                all_ended.set()
+            await all_ended.wait()
+        return [start(name=name), "started", f"done {name}"][_said(seen)]
+
+    agent, model = worker(BackgroundTasks([render]), script)
+    names = [f"job {number}" for number in range(runs)]
+
+    async def begin(index: int, name: str) -> Any:
+        for _ in range(20 * index):
+            await asyncio.sleep(0)
+        return await run_agent(agent, [{"role": "user", "content": name}])
+
+    found = await asyncio.gather(*(begin(index, name) for index, name in enumerate(names)))
+    assert [result.loop_iterations for result in found] == [2] * runs
+    told = [request.messages[-1]["content"] or "" for request in model.requests]
+    told = [text for text in told if text.startswith("How the tasks stand")]
+    assert len(told) == runs
+    assert all("): finished\nfilm of job " in text for text in told), told
+
+
+async def test_a_task_of_a_kind_of_error_that_is_no_exception_has_failed():
+    class Stop(BaseException):
+        pass
+
+    for gives in (Stop("no more"), SystemExit(2)):
+        gate = Gate(gives=gives)
+        gate.opened.set()
+        agent, model = worker(gated(gate), [start(), "started", "It failed."])
+        result = await run_agent(agent, ASK)
+        assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 2)
+        assert "(render): failed\n" in model.requests[2].messages[-1]["content"]
+
+
+async def test_a_task_that_somebody_cancelled_before_it_began_has_ended():
+    background = gated(Gate())
+    task = background.start(as_tool(Gate().__call__), {}, "nightly")
+    assert task.work is not None
+    task.work.cancel()
+    with suppress(asyncio.CancelledError):
+        await task.work
+    (known,) = background.tasks_of("nightly", [])
+    assert (known.state, known.report) == ("failed", "It was cancelled.")
+
+
+# ── More reports than there is room for ──────────────────────────────────────────────────────────
+
+
+def report_of(number: int) -> str:
+    return f"BEGIN-{number} {'x' * 3900} END-{number}"
+
+
+async def long_report(number: int) -> str:
+    """Gives a long report."""
+    return report_of(number)
+
+
+def numbers_in(text: str) -> list[int]:
+    """The reports that a text has as a whole; one that was cut fails the test."""
+    begun = [int(number) for number in re.findall(r"BEGIN-(\d+) ", text)]
+    assert all(report_of(number) in text for number in begun)
+    assert len(re.findall(r" END-\d+", text)) == len(begun)
+    return begun
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+async def test_feedback_has_as_many_whole_reports_as_there_is_room_for_and_none_is_lost(
+    fresh: bool,
+):
+    starts = reply(calls=[call("start_long_report", number=number) for number in range(10)])
+    background = BackgroundTasks([long_report])
+    script = [starts, *["answer"] * 4]
+    agent, model = worker(background, script, max_iterations=9, fresh_context=fresh)
+    result = await run_agent(agent, ASK)
+    assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 4)
+    told = [request.messages[-1]["content"] for request in model.requests[2:]]
+    if fresh:  # there the log of all feedback goes along
+        assert sorted(numbers_in(told[-1])) == list(range(10))
+        return
+    assert [numbers_in(text) for text in told] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    waits = "for which there is no room here; call background_wait to see them"
+    assert f"… and 6 more, {waits}" in told[0]
+    assert f"… and 2 more, {waits}" in told[1]
+    assert waits not in told[2]
+
+
+async def test_the_agent_can_read_the_other_reports_itself_in_one_iteration():
+    """What it has not seen comes first, each time it asks."""
+
+    def script(seen: Any) -> Any:
+        said = _said(seen)
+        if said == 0:
+            return reply(calls=[call("start_long_report", number=n) for n in range(30)])
+        return "answer" if said in (1, 5) else reply(calls=call("background_wait"))
+
+    agent, model = worker(BackgroundTasks([long_report]), script, max_iterations=9)
+    result = await run_agent(agent, ASK)
+    assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 2)
+    texts = [text for text in tool_texts(result.messages) if "BEGIN" in text]
+    fed = numbers_in(str(model.requests[2].messages[-1]["content"]))
+    seen = [numbers_in(text) for text in texts]
+    assert fed == [0, 1, 2, 3]
+    assert seen[0] == list(range(4, 14))
+    assert sorted({*fed, *seen[0], *seen[1], *seen[2]}) == list(range(30))
+
+
+async def test_a_report_that_was_cut_on_its_way_does_not_count_as_told():
+    """Another criterion's words can push it over the limit of one feedback."""
+    background = BackgroundTasks([long_report])
+    inner = BackgroundTaskCompletion(background)
+
+    async def with_many_words(ctx: Any) -> Any:
+        verdict = await inner.evaluate(ctx)
+        if ctx.iteration == 1 and verdict.feedback is not None:
+            return False, f"{'y' * 8_000}\n{verdict.feedback}\n{'z' * 17_000}"
+        return verdict
+
+    script = [start("long_report", number=7), "one", "two", "three"]
+    agent, model = worker(background, script)
+    agent = replace(agent, loop_config=LoopConfig(criteria=[with_many_words]))
+    result = await run_agent(agent, ASK)
+    assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 3)
+    cut, whole = (request.messages[-1]["content"] for request in model.requests[2:])
+    assert "(long_report): finished\nBEGIN-7 " in cut
+    assert report_of(7) not in cut
+    assert numbers_in(whole) == [7]
+
+
+async def test_with_a_fresh_context_a_task_that_was_lost_in_an_earlier_iteration_is_told_of():
+    def agent_of(background: BackgroundTasks, script: Any) -> Agent:
+        criteria = [CompletionMarker("DONE"), BackgroundTaskCompletion(background, wait_s=0)]
+        loop = LoopConfig(criteria=criteria, max_iterations=5, fresh_context=True)
+        tools = [*background.tools]
+        return Agent("w", ScriptedModel(script), tools=tools, loop_config=loop)
+
+    log = EventLog()
+    async with gated(Gate()) as background:
+        with pytest.raises(AssertionError, match="the script"):
+            await run_agent(agent_of(background, [start(), "not yet"]), ASK, log=log)
+    refined = next(i for i, event in enumerate(log) if type(event).__name__ == "Refined")
+    elsewhere = agent_of(gated(Gate()), ["DONE", "DONE again"])
+    resumed = await resume_agent(elsewhere, log[: refined + 1])
+    assert (resumed.exit_reason, resumed.loop_iterations) == (ExitReason.CONVERGED, 3)
+    assert "(render): lost\n" in resumed.messages[-2]["content"]
 
 
 def _said(seen: Any) -> int:

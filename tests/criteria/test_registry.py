@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -189,11 +190,11 @@ def test_an_unknown_kind_lists_the_known_ones_and_how_to_register_one():
 def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Installs a package that offers kinds, in a folder on the path."""
 
-    def install(entries: str, code: str) -> None:
+    def install(entries: str, code: str, name: str = "manners") -> None:
         (tmp_path / "manners_plugin.py").write_text(code, "utf-8")
-        info = tmp_path / "manners-1.0.dist-info"
+        info = tmp_path / f"{name}-1.0.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: manners\nVersion: 1.0\n")
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[untildone.criteria]\n{entries}\n")
         monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -275,15 +276,82 @@ def test_a_kind_of_an_installed_distribution_is_there_for_a_new_process(tmp_path
     assert "criteria[0].kind: unknown kind 'ispolite'" in unknown.stdout
 
 
-@pytest.mark.parametrize(
-    ("entry", "said"),
-    [
-        ("isPolite = manners_plugin:nothing", "'manners_plugin:nothing' cannot be loaded: Attr"),
-        ("isPolite = no_such_module:x", "cannot be loaded: ModuleNotFoundError"),
-        ("aiJudge = manners_plugin:is_polite", "'aiJudge' is built in"),
-    ],
-)
-def test_a_bad_entry_point_is_named(plug_in, entry: str, said: str):
-    plug_in(entry, CODE)
-    with pytest.raises(ConfigError, match=said):
-        CriterionRegistry.installed()
+BAD_ENTRIES = [
+    (
+        "isPolite = manners_plugin:nothing",
+        "'isPolite', which is 'manners_plugin:nothing' of the package manners, cannot be loaded",
+    ),
+    ("isPolite = no_such_module:x", "cannot be loaded: ModuleNotFoundError"),
+    ("isPolite = manners_plugin:leaves.x", "cannot be loaded: SystemExit: 7"),
+    (
+        "isPolite = builtins:bool",
+        "the kind 'isPolite', which is 'builtins:bool' of the package manners is the class bool;",
+    ),
+    (
+        "is polite = manners_plugin:is_polite",
+        "of the package manners, cannot be used: a kind has a letter, then letters, digits, _, .",
+    ),
+]
+LEAVES = """
+class Leaves:
+    def __getattr__(self, name):
+        raise SystemExit(7)
+leaves = Leaves()
+"""
+
+
+@pytest.mark.parametrize(("entry", "said"), BAD_ENTRIES)
+def test_a_bad_entry_point_costs_the_definitions_that_use_its_kind_and_no_others(
+    plug_in, entry: str, said: str
+):
+    plug_in(entry, CODE + LEAVES)
+    registry = CriterionRegistry.installed()
+    assert build_agent(definition({"kind": "regex", "pattern": "a"}), registry=registry)
+    for _ in range(2):
+        with pytest.raises(DefinitionError) as caught:
+            built(registry, {"kind": entry.partition(" =")[0].upper()})
+        assert caught.value.problems[0].path == "harness.loop.criteria[0].kind"
+        assert said in caught.value.problems[0].message
+
+
+def test_a_package_cannot_take_the_place_of_a_built_in_kind(plug_in):
+    plug_in("completionMarker = manners_plugin:is_polite", CODE)
+    registry = CriterionRegistry.installed()
+    (criterion,) = built(registry, {"kind": "completionMarker", "marker": "DONE"})
+    assert type(criterion) is CompletionMarker
+
+
+def test_a_kind_that_two_packages_offer_names_both_and_costs_only_those_who_use_it(plug_in):
+    plug_in("isPolite = manners_plugin:is_polite\natLeast = builtins:callable", CODE, "manners")
+    plug_in("ISPOLITE = builtins:callable", CODE, "more_manners")
+    registry = CriterionRegistry.installed()
+    assert built(registry, {"kind": "atLeast"})
+    with pytest.raises(
+        DefinitionError, match=r"is offered by the packages .*; uninstall all but"
+    ) as caught:
+        built(registry, {"kind": "isPolite"})
+    assert re.search(r"\bmanners\b", str(caught.value))
+    assert "more_manners" in str(caught.value)
+
+
+def test_what_a_package_offers_is_not_registered_once_more(plug_in):
+    plug_in("isPolite = manners_plugin:is_polite", CODE)
+    registry = CriterionRegistry.installed()
+    with pytest.raises(ConfigError, match="already, as 'isPolite' of the package manners;"):
+        registry.register("ispolite", is_polite)
+
+
+def test_a_package_is_imported_when_its_kind_is_used(plug_in):
+    plug_in("isPolite = manners_plugin:is_polite", CODE)
+    registry = CriterionRegistry.installed()
+    assert registry.kinds == ("isPolite",)
+    assert "manners_plugin" not in sys.modules
+    assert built(registry, {"kind": "isPolite"})
+    assert "manners_plugin" in sys.modules
+
+
+@pytest.mark.parametrize("kind", ["j\u017fon\u017fchema", "completionMar\u212aer", "\u0130sPolite"])
+def test_only_the_case_of_ascii_letters_does_not_matter(kind: str):
+    """A long s and the sign for kelvin look like other letters, and are none of them."""
+    with pytest.raises(DefinitionError, match="unknown kind"):
+        built(with_kinds(isPolite=is_polite), {"kind": kind, "marker": "x"})

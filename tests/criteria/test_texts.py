@@ -5,9 +5,9 @@ import re
 import pytest
 
 from tests.criteria.kit import context
-from untildone import Agent, ConfigError, LoopConfig, run_agent
+from untildone import Agent, ConfigError, ExitReason, LoopConfig, run_agent
 from untildone.criteria import CompletionMarker, Regex
-from untildone.testing import ScriptedModel
+from untildone.testing import ScriptedModel, call, reply
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,23 @@ def test_the_marker_has_to_stand_in_the_answer_as_it_is(answer: str, satisfied: 
 def test_a_missing_marker_is_named_in_the_feedback():
     verdict = CompletionMarker("ALL DONE").evaluate(context("work"))
     assert "does not contain 'ALL DONE' yet" in (verdict.feedback or "")
+
+
+async def test_the_last_words_of_a_run_that_was_cut_by_its_bound_are_its_answer():
+    def look() -> str:
+        """Looks."""
+        return "seen"
+
+    plan = reply("I will say DONE at the end.", calls=call("look"))
+    agent = Agent(
+        "ada",
+        ScriptedModel([plan]),
+        tools=[look],
+        max_turns=1,
+        loop_config=LoopConfig(criteria=[CompletionMarker("DONE")]),
+    )
+    result = await run_agent(agent, [{"role": "user", "content": "Go on."}])
+    assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 1)
 
 
 async def test_the_marker_in_the_users_words_feedback_or_earlier_answers_does_not_count():

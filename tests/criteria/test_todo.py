@@ -21,6 +21,7 @@ from untildone import (
     resume_agent,
     run_agent,
 )
+from untildone.criteria import CompletionMarker
 from untildone.criteria.todo import TodoCompletion
 from untildone.domain.call_site import CALL_SITE, CallSite
 from untildone.domain.errors import ToolError
@@ -116,12 +117,53 @@ async def test_calls_of_one_batch_take_effect_in_their_order():
     assert result.exit_reason is ExitReason.CONVERGED
 
 
-async def test_with_a_fresh_context_the_open_items_come_along_with_the_feedback():
-    script = [add("dishes", "floor"), complete(1), "half", complete(2), "all clean"]
-    agent = worker(script, fresh_context=True)
+async def test_with_a_fresh_context_the_list_goes_on_and_feedback_tells_what_is_open():
+    model = ScriptedModel([add("dishes", "floor"), complete(1), "half", complete(2), "all clean"])
+    agent = replace(worker([], fresh_context=True), model=model)
     result = await run_agent(agent, ASK)
     assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 2)
-    assert results(result) == ["Todo list: 1 of 1 done\n[x] 2. floor"]
+    assert results(result) == ["Todo list: 2 of 2 done\n[x] 1. dishes\n[x] 2. floor"]
+    assert "[ ] 2. floor" in model.requests[3].messages[-1]["content"]
+
+
+def marked(script: Any, **settings: Any) -> Agent:
+    """An agent that has to say DONE first, so that the list is only looked at after that."""
+    todos = TodoList()
+    criteria = [CompletionMarker("DONE"), TodoCompletion(todos)]
+    loop = LoopConfig(criteria=criteria, max_iterations=5, evaluate_final=True, **settings)
+    return Agent("w", ScriptedModel(script), tools=[*todos.tools], loop_config=loop)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+async def test_what_an_iteration_left_open_blocks_although_another_criterion_spoke_first(
+    fresh: bool,
+):
+    script = [add("a", "b"), "not yet", "still not", "DONE", complete(1, 2), "DONE now"]
+    result = await run_agent(marked(script, fresh_context=fresh), ASK)
+    assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 4)
+    assert results(result)[-1] == "Todo list: 2 of 2 done\n[x] 1. a\n[x] 2. b"
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+async def test_so_it_does_in_a_run_that_was_resumed_from_any_prefix_of_its_log(fresh: bool):
+    steps: dict[tuple[int, int], Any] = {
+        (1, 1): add("a", "b"),
+        (1, 2): "not yet",
+        (2, 1): "DONE",
+        (3, 1): complete(1, 2),
+        (3, 2): "DONE now",
+    }
+
+    def script(seen: Any) -> Any:
+        return steps[seen.request.at.iteration, seen.request.at.turn]
+
+    log = EventLog()
+    whole = await run_agent(marked(script, fresh_context=fresh), ASK, log=log)
+    assert (whole.exit_reason, whole.loop_iterations) == (ExitReason.CONVERGED, 3)
+    for length in range(1, len(log)):
+        resumed = await resume_agent(marked(script, fresh_context=fresh), log[:length])
+        assert (resumed.exit_reason, resumed.loop_iterations) == (ExitReason.CONVERGED, 3)
+        assert resumed.text == "DONE now"
 
 
 async def test_numbers_go_on_after_a_fresh_context():
@@ -301,6 +343,10 @@ def test_only_a_list_with_modes_has_the_tool_that_sets_them():
         (add("a", " "), "Error: an item needs a text; nothing was added"),
         (add("x" * (LONGEST_ITEM + 1)), "Error: an item has at most 500 characters"),
         (add(*["x"] * (MOST_ITEMS + 1)), "Error: a list has at most 200 items"),
+        (
+            add(*["x" * 201] * 199, "yy"),
+            "Error: the items of a list have at most 40,000 characters together, and with these th",
+        ),
         (complete(1), "Error: there is no item 1; nothing was changed. Todo list: empty"),
         (complete(0, -3), "Error: there is no item -3, 0; nothing was changed."),
     ],
@@ -318,6 +364,35 @@ async def test_an_item_is_kept_on_one_line_whatever_is_in_it():
         "Todo list: 0 of 1 done\n[ ] 1. a [x] 9. b [ ] 3. c Your todo list still has open items"
     )
     assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 2)
+
+
+def numbered(items: int, characters: int) -> list[str]:
+    """Items of this many characters, all different."""
+    return [f"{number:03}".ljust(characters, "x") for number in range(1, items + 1)]
+
+
+async def test_the_longest_list_comes_back_whole_and_every_item_counts():
+    items = numbered(200, 200)
+    script = [add(*items), complete(*range(1, 52)), "some", complete(*range(52, 201)), "all"]
+    result = await run_agent(worker(script, max_iterations=3), ASK)
+    assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 2)
+    told = results(result)[1].splitlines()
+    assert told == [
+        "Todo list: 51 of 200 done",
+        *(f"[{'x' if n <= 51 else ' '}] {n}. {item}" for n, item in enumerate(items, 1)),
+    ]
+
+
+async def test_feedback_on_a_long_list_has_whole_items_and_says_how_many_more_there_are():
+    items = numbered(200, 200)
+    model = ScriptedModel([add(*items), "none", "none"])
+    await run_agent(replace(worker([], max_iterations=2), model=model), ASK)
+    head, *lines, more, advice = model.requests[2].messages[-1]["content"].splitlines()
+    assert head == "Your todo list still has open items:"
+    assert 1 <= len(lines) < 200
+    assert lines == [f"[ ] {n}. {item}" for n, item in enumerate(items[: len(lines)], 1)]
+    assert more == f"… and {200 - len(lines)} more, which todo_read shows"
+    assert advice.startswith("Do what is left")
 
 
 async def test_outside_of_a_run_the_tools_say_so():
@@ -443,3 +518,68 @@ async def test_a_merge_of_candidates_that_left_their_lists_alone_has_the_list_of
     agent = Agent("worker", ScriptedModel(speak), tools=[*todos.tools], loop_config=loop)
     result = await run_agent(agent, ASK)
     assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 3)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+async def test_a_merge_keeps_its_list_although_another_criterion_spoke_first(fresh: bool):
+    todos = TodoList()
+    script: dict[tuple[int, int, int], Any] = {
+        (1, 0, 1): add("dishes", "floor"),
+        (1, 1, 1): add("floor", "roof"),
+        (3, 0, 1): complete(1, 2, 3),
+    }
+
+    merges = iter(["not yet", "DONE", "DONE"])
+
+    def speak(seen: Any) -> Any:
+        if seen.request.purpose != "worker":
+            return next(merges)
+        at = seen.request.at
+        return script.get((at.iteration, at.branch, at.turn), f"{at.iteration}.{at.branch}")
+
+    criteria = [CompletionMarker("DONE"), TodoCompletion(todos)]
+    loop = LoopConfig(criteria=criteria, branches=2, fresh_context=fresh)
+    model = ScriptedModel(speak)
+    agent = Agent("worker", model, tools=[*todos.tools], loop_config=loop)
+    result = await run_agent(agent, ASK)
+    assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 3)
+    told = [
+        message["content"]
+        for request in model.requests
+        for message in request.messages
+        if message["role"] == "user" and "open items" in str(message["content"])
+    ]
+    assert "[ ] 1. dishes\n[ ] 2. floor\n[ ] 3. roof\n" in told[0]
+
+
+async def test_the_list_of_a_merge_comes_back_whole_although_no_candidate_could_have_made_it():
+    todos = TodoList()
+    lists = [[f"{letter}{item}" for item in numbered(200, 199)] for letter in "ab"]
+    script: dict[tuple[int, int, int], Any] = {
+        (1, 0, 1): add(*lists[0]),
+        (1, 1, 1): add(*lists[1]),
+        (2, 0, 1): complete(1),
+        (3, 0, 1): complete(*range(2, 401)),
+    }
+
+    def speak(seen: Any) -> Any:
+        if seen.request.purpose != "worker":
+            return "merged"
+        at = seen.request.at
+        return script.get((at.iteration, at.branch, at.turn), "answer")
+
+    loop = LoopConfig(criteria=[TodoCompletion(todos)], branches=2)
+    model = ScriptedModel(speak)
+    agent = Agent("worker", model, tools=[*todos.tools], loop_config=loop)
+    result = await run_agent(agent, ASK)
+    assert (result.exit_reason, result.loop_iterations) == (ExitReason.CONVERGED, 3)
+    (last,) = (
+        text
+        for request in model.requests
+        for message in request.messages
+        if message["role"] == "tool" and (text := str(message["content"])).count("[x]") == 400
+    )
+    assert last.splitlines() == [
+        "Todo list: 400 of 400 done",
+        *(f"[x] {n}. {item}" for n, item in enumerate([*lists[0], *lists[1]], 1)),
+    ]

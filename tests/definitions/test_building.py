@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import ChainMap, OrderedDict, UserDict
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -475,6 +477,9 @@ def test_what_is_no_definition_is_refused(bad: Any):
         ({"registry": {}}, "registry must be a CriterionRegistry, not {}"),
         ({"judge_model": 3}, "judge_model is 3"),
         ({"judge_model": " "}, "judge_model is ' '"),
+        ({"judge_model": "opanai/x"}, "judge_model is 'opanai/x'; write PROVIDER/MODEL, where"),
+        ({"judge_model": "openai/ "}, "judge_model is 'openai/ '; write PROVIDER/MODEL, where"),
+        ({"judge_model": "gpt-5"}, "judge_model is 'gpt-5'; write PROVIDER/MODEL, where"),
         ({"providers": ["opanai"]}, "providers has 'opanai'; known are openai, "),
         ({"providers": "openai"}, "providers must be a list of names"),
         ({"allow_parameters": "seed"}, "allow_parameters must be a list of names"),
@@ -486,3 +491,36 @@ def test_what_the_caller_gives_wrongly_is_a_config_error_of_its_own(options, sai
         build_agent({"name": "a", "model": MODEL}, **options)
     assert said in str(caught.value)
     assert not isinstance(caught.value, DefinitionError)
+
+
+@pytest.mark.parametrize("kind", [MappingProxyType, UserDict, ChainMap, OrderedDict])
+def test_any_mapping_is_plain_data(kind: Any):
+    criterion = kind({**MARKER})
+    loop = kind({"criteria": (criterion,), "maxIterations": 3})
+    data = kind({"name": "a", "model": kind({**MODEL}), "harness": kind({"loop": loop})})
+    config = build_agent(data).loop_config
+    assert config is not None
+    assert config.max_iterations == 3
+    made = AgentDefinition(name="a", model=kind({**MODEL}))
+    assert made.model == ModelBinding(provider="openai", model="gpt-5")
+
+
+@pytest.mark.parametrize(
+    ("key", "path", "said"),
+    [
+        ("\ud800", r"['\ud800']", "has half a character (a lone surrogate); write it whole"),
+        (1, "", "has the key 1, which is no text; put it in quotes"),
+        (None, "", "has the key None, which is no text; put it in quotes"),
+        ((1, 2), "", "has the key (1, 2), which is no text; put it in quotes"),
+    ],
+)
+def test_a_key_that_no_text_can_be_hides_nothing(key: Any, path: str, said: str):
+    with pytest.raises(DefinitionError) as caught:
+        build_agent({"name": 1, key: 1, "model": {"provider": "openai", key: 2}})
+    found = [(each.path, each.message) for each in caught.value.problems]
+    assert found == [
+        (path, said),
+        (f"model{path}", said),
+        ("name", "is 1; must be text; put it in quotes"),
+        ("model.model", "required"),
+    ]

@@ -472,6 +472,104 @@ def test_run_without_a_definition_is_what_it_was(tmp_path: Path):
     assert "TASK is 2 words; put it in quotes" in result.stderr
 
 
+def test_run_takes_a_definition_in_a_folder_with_a_space(tmp_path: Path):
+    folder = tmp_path / "my agents"
+    folder.mkdir()
+    path = written(folder, YAML, "the agent.yaml")
+    for arguments, stdin in (([path, "go"], ""), ([path], "go")):
+        with provider(completion("ALL DONE")) as server:
+            result = untildone("run", *arguments, stdin=stdin, env=reaching(server))
+        assert (result.exit_code, result.stdout) == (0, "ALL DONE\n")
+        assert server.requests[0]["messages"][0]["content"] == "go"
+    result = untildone("run", folder / "no such.yaml", "go")
+    assert result.exit_code == 2
+    assert "cannot be read: No such file or directory" in result.stderr
+
+
+def test_a_strangers_names_reach_the_terminal_without_control_characters(tmp_path: Path):
+    text = YAML.replace("gpt-5", r'"m\e]0;title\a\e[2J\e[31mX"').replace(
+        "ALL DONE", r'"ALL\e[2J DONE"'
+    )
+    with provider(completion("ALL\x1b[2J DONE")) as server:
+        result = untildone("run", written(tmp_path, text), "go", env=reaching(server))
+    assert result.exit_code == 0, result.stderr
+    assert "openai/m" in result.stderr
+    assert not set(result.stderr) & {"\x1b", "\x07"}
+    bad = text.replace("maxIterations: 5", r'"max\eIterations": 5')
+    for arguments in (["check"], ["run"]):
+        told = untildone(*arguments, written(tmp_path, bad), *(["go"] * (arguments == ["run"])))
+        assert told.exit_code == 2
+        assert not set(told.output) & {"\x1b", "\x07"}
+
+
+# ── Tools whose names are in the way ─────────────────────────────────────────────────────────────
+
+
+def tool_file(folder: Path, *names: str) -> Path:
+    """Tools with these names."""
+    functions = "\n".join(
+        f"@tool\ndef {name}() -> str:\n    'Does it.'\n    return 'x'\n" for name in names
+    )
+    return written(folder, f"from untildone import tool\n\n{functions}", f"{names[0]}.py")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["x" * 59], ["x" * 64], ["todo_add"], ["todo"], ["x", "start_x"], ["background_wait"]],
+)
+def test_a_tool_that_is_fine_in_code_is_fine_on_the_command_line(names: list[str], tmp_path: Path):
+    tools = tool_file(tmp_path, *names)
+    path = written(tmp_path, YAML + f"tools: [{', '.join(names)}]\n")
+    result = untildone("check", path, "--tools", tools)
+    assert (result.exit_code, result.stdout) == (0, ""), result.output
+    with provider(completion("ALL DONE")) as server:
+        result = untildone("run", path, "go", "--tools", tools, env=reaching(server))
+    assert result.exit_code == 0, result.stderr
+    assert [each["function"]["name"] for each in server.requests[0]["tools"]] == names
+
+
+def test_an_agent_as_a_tool_is_fine_too(tmp_path: Path):
+    code = """
+from untildone import Agent
+TOOLS = [Agent("helper", "openai/gpt-5").as_tool()]
+"""
+    tools = written(tmp_path, code, "tools.py")
+    path = written(tmp_path, YAML + "tools: [helper]\n")
+    result = untildone("check", path, "--tools", tools)
+    assert (result.exit_code, result.stdout) == (0, ""), result.output
+
+
+def test_the_other_tools_can_still_be_started(tmp_path: Path):
+    tools = tool_file(tmp_path, "x", "start_x", "y", "z" * 60)
+    path = written(tmp_path, YAML + "tools: [background]\n")
+    with provider(completion("ALL DONE")) as server:
+        result = untildone("run", path, "go", "--tools", tools, env=reaching(server))
+    assert result.exit_code == 0, result.stderr
+    assert [each["function"]["name"] for each in server.requests[0]["tools"]] == [
+        "start_start_x",
+        "start_y",
+        "background_list",
+        "background_wait",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "needs"),
+    [
+        ("todo_add", "todoCompletion", "a todo list"),
+        ("background_list", "backgroundTaskCompletion", "background tasks"),
+    ],
+)
+def test_a_criterion_whose_tools_are_in_the_way_says_what_is(
+    name: str, kind: str, needs: str, tmp_path: Path
+):
+    text = YAML.replace("completionMarker", kind).replace("        marker: ALL DONE\n", "")
+    path = written(tmp_path, text)
+    result = untildone("check", path, "--tools", tool_file(tmp_path, name))
+    assert result.exit_code == 2
+    assert f"{kind} needs {needs}: another tool is named '{name}'; rename that one" in result.stdout
+
+
 def test_help_names_both_ways():
     text = untildone("run", "--help").stdout
     assert "      TASK is read" not in text

@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from jsonschema import Draft202012Validator
 
 from tests.definitions.strategies import definitions
-from untildone.app.definitions import AgentDefinition, definition_schema, load_definition
+from untildone.app.definitions import (
+    AgentDefinition,
+    DefinitionError,
+    definition_schema,
+    load_definition,
+    parse_definition,
+)
 from untildone.app.definitions.kinds import KINDS
 from untildone.app.definitions.writing import plain_data
 from untildone.criteria.registry import BUILT_IN_KINDS
@@ -72,11 +78,36 @@ def test_it_takes_the_examples(path: Path):
             "model": {"provider": "x", "model": "y"},
             "harness": {"maximumIterationsPerRequest": 0},
         },
+        with_criterion(kind="completionMarker", marker="  "),
+        with_criterion(kind="completionMarker", marker=None),
+        with_criterion(kind="aiJudge", judgeCriteria=[]),
+        with_criterion(kind="aiJudge", judgeCriteria=["x", " "]),
+        with_criterion(kind="todoCompletion", modes=[]),
+        with_criterion(kind="allOf", criteria=[]),
+        with_criterion(kind="anyOf", criteria=[]),
+        with_criterion(kind="not", criteria=[]),
+        with_criterion(kind="not", criteria=[{"kind": "regex", "pattern": "a"}] * 2),
     ],
-    ids=range(16),
+    ids=range(25),
 )
 def test_it_refuses_what_reading_refuses(data: dict[str, Any]):
+    with pytest.raises(DefinitionError):
+        parse_definition(json.dumps(data), "json")
     assert list(VALIDATOR.iter_errors(data))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {**with_criterion(kind="regex", pattern="a"), "harness": None},
+        {**with_criterion(kind="regex", pattern="a"), "harness": {"loop": None}},
+        with_criterion(kind="todoCompletion", modes=None),
+        with_criterion(kind="not", criteria=[{"kind": "regex", "pattern": "a"}], feedback=None),
+    ],
+)
+def test_it_takes_null_where_reading_takes_it(data: dict[str, Any]):
+    assert parse_definition(json.dumps(data), "json").name == "a"
+    VALIDATOR.validate(data)
 
 
 def test_a_kind_that_it_does_not_know_may_be_a_registered_one():

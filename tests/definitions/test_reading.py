@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from untildone.app.definitions import (
     LoopCriterion,
     LoopSettings,
     ModelBinding,
+    dump_definition,
     load_definition,
     parse_definition,
 )
+from untildone.app.definitions.toml_text import _STRING_OR_COMMENT, _has_endless_key
 
 YAML = """\
 name: researcher
@@ -278,9 +281,12 @@ def test_keys_of_yaml_are_the_text_that_stands_there():
 
 def test_a_key_given_twice_is_a_problem_of_its_own():
     text = YAML + "name: other\n"
-    assert problems(text) == [(1, "name", "is given twice; leave one out")]
+    assert problems(text) == [(11, "name", "is given twice; leave one out")]
+    assert problems(text + "name: again\n" * 300) == [
+        (311, "name", "is given twice; leave one out")
+    ]
     assert problems(YAML.replace("marker: ALL DONE", "marker: A\n        marker: B")) == [
-        (9, "harness.loop.criteria[0].marker", "is given twice; leave one out")
+        (10, "harness.loop.criteria[0].marker", "is given twice; leave one out")
     ]
     doubled = JSON.replace('"gpt-5"}', '"gpt-5", "model": "gpt-6"}')
     assert problems(doubled, "json") == [(3, "model.model", "is given twice; leave one out")]
@@ -347,6 +353,21 @@ CRITERIA = "name: a\nmodel: {provider: p, model: m}\nharness:\n  loop:\n    crit
 MUCH = {
     "yaml values": ("yaml", CRITERIA + "      - {}\n" * 20_000, "has more than 10,000 values"),
     "yaml keys": ("yaml", "k: v\n" * 20_000, "has more than 10,000 values"),
+    "json deep under a key given twice": (
+        "json",
+        '{"a": ' + "[" * 100 + "]" * 100 + ', "a": 1}',
+        "is nested more than 64 levels",
+    ),
+    "json values under a key given twice": (
+        "json",
+        f'{{"a": [{",".join(["1"] * 20_000)}], "a": 1}}',
+        "has more than 10,000 values",
+    ),
+    "json keys given twice": (
+        "json",
+        "{" + ",".join(['"a": 1'] * 20_000) + "}",
+        "has more than 10,000 values",
+    ),
     "json values": ("json", f"[{','.join(['1'] * 20_000)}]", "has more than 10,000 values"),
     "toml values": ("toml", "a = [" + "[]," * 20_000 + "]", "has more than 10,000 values"),
     "toml keys": ("toml", ".".join(["a"] * 200_000) + " = 1", "is nested more than 64 levels"),
@@ -378,6 +399,30 @@ def test_of_very_many_problems_two_hundred_are_told():
     assert found[-1] == (None, "", "has more problems than these")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'x = """a"""" # \\\n{}."c" = 1',
+        "x = '''a''''' # '\n{}.'c' = 1",
+        'x = "a" # "\n{} = "b"',
+        '"a" . {} = """b"""',
+        '"\\"" = 1\n{} = 1',
+    ],
+)
+def test_no_text_of_toml_hides_an_endless_key(text: str):
+    """The library takes a time for it that grows with the square of its length."""
+    assert _has_endless_key(text.format(".".join("b" * 70)))
+    assert not _has_endless_key(text.format(".".join("b" * 60)))
+    tomllib.loads(text.format("b.b"))
+
+
+@pytest.mark.parametrize("end", ["", "\\"])
+@pytest.mark.parametrize("text", ['\\"""\n' * 9, '"' + '\\"' * 9, '"""a\\"""', "'''a\n''"])
+def test_a_text_of_toml_that_is_never_closed_is_looked_at_once(text: str, end: str):
+    """Not once for each of its quotes."""
+    assert len(_STRING_OR_COMMENT.findall(text + end)) == 1
+
+
 def test_dots_in_texts_of_toml_are_no_keys():
     text = TOML + f"\n# {'.' * 100}\n[model.parameters]\nstop = ['{'a.' * 100}', \"{'.' * 99}\"]\n"
     definition = parse_definition(text, "toml")
@@ -405,6 +450,28 @@ def test_a_number_that_no_computer_word_holds_is_refused(number: str, written):
         "toml": f'name = "a"\n[model]\nprovider = "p"\nmodel = "m"\nparameters.seed = {number}\n',
     }[written]
     assert len(problems(text, written)) == 1
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 5000, "0x" + "f" * 5000])
+def test_a_number_of_thousands_of_digits_is_told_as_one(number: str):
+    told = "has a whole number of thousands of digits; the largest have 64 bits"
+    assert problems(YAML.replace("maxIterations: 5", f"maxIterations: {number}")) == [
+        (10, "harness.loop.maxIterations", told)
+    ]
+    texts = {"json": JSON.replace(": 5", f": {number}"), "toml": TOML.replace("= 5", f"= {number}")}
+    for written, text in texts.items():
+        if number.isdecimal():
+            assert problems(text, written) == [(None, "", told)]
+    quoted = parse_definition(YAML + f"instructions: '{number}'\n")
+    assert parse_definition(dump_definition(quoted)) == quoted
+
+
+@pytest.mark.parametrize("tag", ["!!python/object/apply:os.system", "!!int", "!", "!mine"])
+def test_a_tag_on_a_key_is_refused(tag: str):
+    ((line, path, message),) = problems(YAML.replace("maxIterations", f"{tag} maxIterations"))
+    assert (line, path) == (10, "harness.loop.maxIterations")
+    assert message.startswith("the tag '")
+    assert message.endswith("is not allowed; leave it out")
 
 
 def test_a_file_that_is_no_utf_8_says_so_with_the_line(tmp_path: Path):

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from tests.definitions.strategies import definitions
 from untildone.app.definitions import (
     AgentDefinition,
+    DefinitionError,
     HarnessSettings,
     LoopCriterion,
     LoopSettings,
@@ -97,3 +98,21 @@ def test_what_cannot_be_written_is_refused():
         dump_definition(definition, "xml")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigError, match="format is 'xml'; use one of yaml, json, toml"):
         parse_definition("", "xml")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_copy_that_no_definition_can_be_is_not_written():
+    """``model_copy`` checks nothing; what is written must read back."""
+    definition = AgentDefinition(name="a", model=ModelBinding(provider="openai", model="gpt-5"))
+    loop = LoopSettings(criteria=[LoopCriterion(kind="completionMarker", marker="x")])
+    broken = loop.model_copy(update={"max_iterations": 0, "criteria": ()})
+    harness = HarnessSettings(loop=loop).model_copy(update={"loop": broken})
+    for bad in (
+        definition.model_copy(update={"harness": harness}),
+        definition.model_copy(update={"name": ""}),
+        AgentDefinition.model_construct(name="a"),
+    ):
+        for written in ("json", "yaml", "toml"):
+            with pytest.raises(DefinitionError):
+                dump_definition(bad, written)
+    good = definition.model_copy(update={"name": "b"})
+    assert parse_definition(dump_definition(good)) == good

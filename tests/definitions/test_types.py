@@ -200,7 +200,7 @@ def test_criteria_of_criteria_have_eight_levels_at_most():
     assert len(problem) < 6000
     cycle: dict[str, Any] = {"kind": "not"}
     cycle["criteria"] = [cycle]
-    assert "cyclic reference" in problems(LoopCriterion, **cycle)[0]
+    assert problems(LoopCriterion, **cycle) == ["is nested more than 64 levels deep"]
 
 
 # ── Settings ─────────────────────────────────────────────────────────────────────────────────────
@@ -287,6 +287,10 @@ def test_parameters_compare_by_content_and_have_a_hash():
     assert hash(one) == hash(same)
     assert one != binding(a=[1, {"b": 0}], c="x")
     assert binding(a=1) == binding(a=1.0)
+    for value in (1, 1.0):
+        assert binding(a=True) != binding(a=value)
+        assert binding(a=[{"b": True}]) != binding(a=[{"b": value}])
+    assert binding(a=[False]) != binding(a=[0])
     assert hash(binding(a=1)) == hash(binding(a=1.0))
     assert one.parameters == {"a": (1, {"b": None}), "c": "x"}
 
@@ -323,7 +327,6 @@ def test_a_deep_value_and_deep_criteria_still_fit_into_a_file():
     ("value", "said"),
     [
         (object(), "has a object; use text, numbers, lists and mappings"),
-        ({1: 2}, "has a key that is no text, but a int; put it in quotes"),
         (b"x", "has a bytes"),
         ({"a": {1, 2}}, "has a set"),
         (float("nan"), "has the number nan, which JSON does not know"),
@@ -417,7 +420,7 @@ def test_what_is_no_json_is_the_same_error(kind: Any, text: Any, said: str):
 
 
 def test_a_key_given_twice_is_told_by_the_json_door_too():
-    with pytest.raises(DefinitionError, match="AgentDefinition:1:2: name: is given twice"):
+    with pytest.raises(DefinitionError, match="AgentDefinition:1:15: name: is given twice"):
         AgentDefinition.model_validate_json(
             '{"name": "a", "name": "b", "model": {"provider": "openai", "model": "m"}}'
         )

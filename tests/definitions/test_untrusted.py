@@ -283,10 +283,52 @@ def test_the_default_providers_are_those_with_a_fixed_address():
 
 
 def test_parameters_that_only_shape_a_reply_pass():
-    agent = build_agent(with_parameters(**dict.fromkeys(sorted(SAMPLING_PARAMETERS), 1)))
+    values = dict.fromkeys(sorted(SAMPLING_PARAMETERS), 1) | {
+        "stop": "END",
+        "stop_sequences": ["END", "STOP"],
+        "logit_bias": {"50256": -100},
+        "reasoning_effort": "low",
+        "verbosity": "low",
+        "parallel_tool_calls": False,
+    }
+    agent = build_agent(with_parameters(**values))
     sent = set(agent.extra_params) | {"temperature", "max_tokens"}
     assert sent == SAMPLING_PARAMETERS
     assert not sent & {"model", "messages", "tools", "stream", "base_url", "api_key", "user"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("top_p", "hello", "is 'hello'; must be a number from 0 to 1"),
+        ("top_p", 9, "is 9; must be a number from 0 to 1"),
+        ("min_p", True, "is true; must be a number from 0 to 1"),
+        ("top_k", 1.5, "is 1.5; must be a whole number"),
+        ("seed", [1], "is [1]; must be a whole number"),
+        ("max_completion_tokens", 0, "is 0; must be a whole number of 1 or more"),
+        ("stop", {"a": 1}, "is {'a': 1}; must be text or a list of texts"),
+        ("stop_sequences", ["a", 1], "is ['a', 1]; must be text or a list of texts"),
+        ("presence_penalty", "0", "is '0'; must be a number"),
+        ("frequency_penalty", None, "is null; must be a number"),
+        ("repetition_penalty", [], "is []; must be a number"),
+        ("logit_bias", "x", "is 'x'; must be a mapping of tokens to numbers"),
+        ("logit_bias", {"1": "x"}, "is {'1': 'x'}; must be a mapping of tokens to numbers"),
+        ("reasoning_effort", 7, "is 7; must be text"),
+        ("verbosity", False, "is false; must be text"),
+        ("parallel_tool_calls", "no", "is 'no'; must be true or false"),
+    ],
+)
+def test_a_parameter_that_no_provider_would_take_is_refused(name: str, value: Any, said: str):
+    with pytest.raises(DefinitionError) as caught:
+        build_agent(with_parameters(**{name: value}))
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.message) == (f"model.parameters.{name}", said)
+
+
+@pytest.mark.parametrize(("written", "meant"), [("topP", "top_p"), ("maxTokens", "max_tokens")])
+def test_a_parameter_in_camel_case_is_told_its_name(written: str, meant: str):
+    with pytest.raises(DefinitionError, match=f"Did you mean '{meant}'"):
+        build_agent(with_parameters(**{written: 1}))
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -135,15 +137,18 @@ def _with_definitions(run: click.Command) -> click.Command:
 
 def _split(words: Sequence[str]) -> tuple[Path | None, str | None]:
     """The file of a definition, if there is one, and the task."""
-    file = Path(words[0]) if words and _is_file(words[0]) else None
+    file = Path(words[0]) if words and _is_file(words[0], alone=len(words) == 1) else None
     rest = words if file is None else words[1:]
     if len(rest) > 1:
         raise click.UsageError(f"TASK is {len(rest)} words; put it in quotes")
     return file, rest[0] if rest else None
 
 
-def _is_file(word: str) -> bool:
-    return word.lower().endswith(_ENDINGS) and not any(mark.isspace() for mark in word)
+def _is_file(word: str, *, alone: bool) -> bool:
+    """Whether a word names a definition; alone and with spaces, a task may well end in a name."""
+    if not word.lower().endswith(_ENDINGS):
+        return False
+    return not alone or not any(mark.isspace() for mark in word) or os.path.isfile(word)  # noqa: PTH113  it takes any text
 
 
 def _run_definition(
@@ -236,17 +241,25 @@ def _around(
     """What a definition may reach on the command line.
 
     That is the tools named there, to call or to start in the background, a todo list, and the kinds
-    of criteria of installed packages.
+    of criteria of installed packages. What is offered beyond the tools gives way to their names.
     """
-    from untildone.app.definitions.surroundings import Advice, surroundings
+    from untildone.app.definitions.surroundings import Advice, names_of, surroundings
     from untildone.criteria.registry import CriterionRegistry
     from untildone.models.providers import PROVIDERS
     from untildone.tools.background import BackgroundTasks
     from untildone.tools.todo import TodoList
 
     known = _readable(file)
+    names = names_of(offered)
     groups: list[Any] = [TodoList(modes=_MODES if known is None or _uses_modes(known) else ())]
-    groups += [BackgroundTasks(offered)] if offered else []
+    startable = [tool for tool in offered if _can_be_started(tool, names)]
+    groups += [BackgroundTasks(startable)] if startable else []
+    advice = dict(_ADVICE)
+    for group in [*groups]:
+        taken = sorted(names & names_of([group]))
+        if taken:
+            groups.remove(group)
+            advice[_GROUPS[group.name]] = f"another tool is named {taken[0]!r}; rename that one"
     around = surroundings(
         tools=[*offered, *groups],
         registry=CriterionRegistry.installed(),
@@ -256,10 +269,26 @@ def _around(
         providers=PROVIDERS if trust else None,
     )
     parameters = None if trust else around.parameters
-    return replace(around, parameters=parameters, advice=Advice(**_ADVICE))
+    return replace(around, parameters=parameters, advice=Advice(**advice))
+
+
+def _can_be_started(tool: Any, names: AbstractSet[str]) -> bool:
+    """Whether a tool can also be offered to be started in the background, under a name of its own.
+
+    An agent as a tool cannot, nor can one whose name has no room for more or stands there already.
+    """
+    from untildone.app.definitions.surroundings import names_of
+    from untildone.domain.errors import ConfigError
+    from untildone.tools.background import BackgroundTasks
+
+    try:
+        return not names_of(BackgroundTasks([tool]).tools[:1]) & names
+    except ConfigError:
+        return False
 
 
 _MODES: Final = ("plan", "execute")
+_GROUPS: Final = {"todo": "todos", "background": "background"}
 _TRUSTED: Final = "add --trust, which treats FILE like a program"
 _ADVICE: Final = {
     "tools": "Tools come with --tools FILE.py and, for files, with --workspace DIR",

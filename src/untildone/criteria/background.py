@@ -8,7 +8,10 @@ from untildone.criteria.own_messages import own_messages
 from untildone.domain.bounds import check_number
 from untildone.domain.errors import ConfigError
 from untildone.domain.grading import CriterionContext, CriterionVerdict
+from untildone.policy.feedback import MAX_FEEDBACK_CHARS
 from untildone.tools.background import BackgroundTasks, ended, in_words, told_of
+
+_HEAD: Final = "How the tasks stand that you started in the background:"
 
 
 class BackgroundTaskCompletion:
@@ -16,6 +19,8 @@ class BackgroundTaskCompletion:
 
     It waits for tasks that still run, which costs no model call; then another iteration is asked
     for with what they gave, if the agent has not been told. Failed and lost tasks have ended.
+    Where there is no room for all reports, the agent can read the others with ``background_wait``;
+    only one that it was given as a whole counts as told.
 
     Args:
         background: The tasks that the agent can start.
@@ -45,16 +50,17 @@ class BackgroundTaskCompletion:
     async def evaluate(self, ctx: CriterionContext) -> CriterionVerdict:
         """Waits for the tasks, then looks whether the agent knows how they ended."""
         messages = own_messages(ctx)
-        tasks = self.background.tasks_of(ctx.result.run_id, messages)
+        earlier = [message for attempt in ctx.attempts for message in attempt.messages]
+        tasks = self.background.tasks_of(ctx.result.run_id, [*earlier, *messages])
         await ended(tasks, self.wait_s)
         running = [task for task in tasks if task.state == "running"]
-        told = told_of(messages, ctx.feedback_log)
+        told = told_of(tasks, messages, ctx.feedback_log)
         news = [task for task in tasks if task.state != "running" and task.id not in told]
         if not running and not news:
             return CriterionVerdict(satisfied=True)
-        lines = ["How the tasks stand that you started in the background:", in_words(news)]
+        below = ["Use what they gave, and give your complete answer."]
         if running:
-            lines[1:] = [in_words([*news, *running])]
-            lines.append("Wait for those that still run with background_wait.")
-        lines.append("Use what they gave, and give your complete answer.")
-        return CriterionVerdict(satisfied=False, feedback="\n".join(lines))
+            below.insert(0, "Wait for those that still run with background_wait.")
+        room = MAX_FEEDBACK_CHARS - sum(len(line) + 1 for line in (_HEAD, *below))
+        feedback = "\n".join([_HEAD, in_words([*news, *running], room), *below])
+        return CriterionVerdict(satisfied=False, feedback=feedback)

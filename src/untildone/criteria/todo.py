@@ -21,6 +21,7 @@ from untildone.tools.todo import (
 class TodoCompletion:
     """Done when the todo list that the agent keeps in this run has no open item (S3).
 
+    It is the list of the run: what an earlier iteration left open counts with a fresh context too.
     Where candidates were merged, the list is that of all of them: items of one text are one, and
     what any of them has done is done.
 
@@ -62,17 +63,19 @@ class TodoCompletion:
         )
 
     def _todos_of(self, ctx: CriterionContext) -> Todos:
-        """The list in the conversation, or that of the candidates whose answers were merged.
+        """What the iteration made of the list; else as an earlier one has left it.
 
         A merge goes forward as one message, without the calls that its candidates made.
         """
-        own = own_messages(ctx)
         told = [
             call["result"]
             for call in ctx.result.tool_calls
             if call["tool"] in TOOL_NAMES and not call["is_error"] and call["result"] is not None
         ]
-        if told and told_in(own)[-len(told) :] != told:
+        if not told:
+            return self.todos.items_in((), ctx.attempts)
+        own = own_messages(ctx)
+        if told_in(own)[-len(told) :] != told:
             return merged_todos(told, first_mode=self.todos.first_mode)
         return self.todos.items_in(own)
 

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Final
 
+from untildone.domain.attempts import Attempt
 from untildone.domain.messages import Message, ToolCall
 
 Closer = Callable[[str], Awaitable[None]]
@@ -27,6 +28,8 @@ class CallSite:
         index: Which of them this one is.
         closers: What the run awaits with its id before it ends, however it ends; a tool that goes
             on after its answer puts there what ends that. Equal ones count once.
+        start: Where the messages of this iteration begin.
+        attempts: The tool calls of each earlier iteration that made some, oldest first.
     """
 
     run_id: str
@@ -35,11 +38,18 @@ class CallSite:
     batch: Sequence[ToolCall]
     index: int
     closers: set[Closer] = field(default_factory=set[Closer])
+    start: int = 0
+    attempts: Sequence[Attempt] = ()
 
     @property
     def own(self) -> Sequence[Message]:
         """The run's own messages."""
         return self.conversation[self.given :]
+
+    @property
+    def of_this_iteration(self) -> Sequence[Message]:
+        """Those of them that the agent's current run has made."""
+        return self.conversation[max(self.start, self.given) :]
 
 
 CALL_SITE: Final[ContextVar[CallSite | None]] = ContextVar("untildone_call_site", default=None)

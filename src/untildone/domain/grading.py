@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from untildone.domain.attempts import Attempt
 from untildone.domain.messages import Message
 from untildone.domain.results import AgentResult
 
@@ -68,6 +69,8 @@ class CriterionContext:
         agent_name: The agent's name.
         query: The text of the caller's last user message.
         model: The run's model for judges; calls through it are metered.
+        attempts: The tool calls of each earlier iteration that made some, oldest first, also where
+            the conversation does not have them any more: with a fresh context, after a merge.
     """
 
     iteration: int
@@ -77,6 +80,7 @@ class CriterionContext:
     agent_name: str = ""
     query: str = ""
     model: Any = None
+    attempts: tuple[Attempt, ...] = ()
 
     @property
     def messages(self) -> list[dict[str, Any]]:

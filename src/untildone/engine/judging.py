@@ -142,6 +142,7 @@ def _context(run: Run, result: AgentResult) -> CriterionContext:
         agent_name=run.agent.name,
         query=run.query,
         model=run.judge_model,
+        attempts=tuple(state.attempts),
     )
 
 
@@ -150,19 +151,21 @@ async def _fail(run: Run, step: Judgement, error: BaseException) -> None:
     await fail_judging(run, name, index, error)
 
 
-async def fail_judging(run: Run, name: str, index: int | None, error: BaseException) -> None:
-    """Closes the iteration because ``name`` raised instead of judging."""
-    run.failure = error
+async def fail_judging(run: Run, name: str, index: int | None, error: BaseException | str) -> None:
+    """Closes the iteration because ``name`` raised instead of judging.
+
+    Of what it raised before the run was resumed there is only the text.
+    """
+    run.failure = None if isinstance(error, str) else error
+    text = error if isinstance(error, str) else describe(error)
     _log.warning(
         "%s of agent %r raised in iteration %d: %s",
         name,
         run.agent.name,
         run.state.iteration,
-        describe(error),
+        text,
     )
-    ended = decide_failed(
-        run.state, run.loop_rules, run.at(), name=name, index=index, error=describe(error)
-    )
+    ended = decide_failed(run.state, run.loop_rules, run.at(), name=name, index=index, error=text)
     await record_episode(run, ended)
     await run.record(ended)
 

@@ -97,7 +97,16 @@ async def _answer(run: Run, agent_run: AgentRun, at: At, index: int) -> None:
     await call_hook(run, "on_tool_start", call.name, arguments)
     given = len(run.state.base)
     site = CALL_SITE.set(
-        CallSite(at.run, agent_run.conversation, given, agent_run.calls, index, run.closers)
+        CallSite(
+            at.run,
+            agent_run.conversation,
+            given,
+            agent_run.calls,
+            index,
+            run.closers,
+            start=agent_run.start,
+            attempts=run.state.attempts,
+        )
     )
     try:
         output, is_error = await _run(run, tool, arguments)

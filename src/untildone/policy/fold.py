@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from untildone.domain.attempts import Attempt
 from untildone.domain.exits import ExitReason
 from untildone.domain.log import (
     AgentRunEnded,
@@ -41,7 +42,8 @@ from untildone.domain.log import (
     Voted,
 )
 from untildone.domain.messages import Message, tool_message, user_message
-from untildone.domain.usage import Usage
+from untildone.domain.usage import UNKNOWN_USAGE, Usage
+from untildone.policy.branches import has_passed
 from untildone.policy.rules import RunRules
 from untildone.policy.state import AgentRun, Finished, GradedIteration, RunState
 from untildone.policy.stuck import StuckDetector
@@ -59,8 +61,9 @@ def apply(state: RunState, event: LogEvent) -> None:  # noqa: C901, PLR0912, PLR
     """Changes ``state`` by one event. The cases stand in the order of how often they come."""
     match event:
         case ModelCallStarted():
-            pass
+            _note_call(state, event.at.branch, is_open=True)
         case ModelCallReplied():
+            _note_call(state, event.at.branch, is_open=False)
             _spend(state, event.usage)
             if event.purpose == "worker":
                 _reply(state, state.runs[event.at.branch], event)
@@ -87,7 +90,8 @@ def apply(state: RunState, event: LogEvent) -> None:  # noqa: C901, PLR0912, PLR
             state.judge_replies.clear()
             state.verdicts.append(event)
         case Voted():
-            state.runs[event.at.branch].vote = event.key
+            run = state.runs[event.at.branch]
+            run.vote, run.has_voted = event.key, True
         case CandidateDropped():
             _drop_candidate(state, event)
         case BranchSelected():
@@ -96,7 +100,10 @@ def apply(state: RunState, event: LogEvent) -> None:  # noqa: C901, PLR0912, PLR
             _finish_iteration(state, event)
         case Refined():
             _refine(state, event)
-        case ModelCallFailed() | NestedRunEnded():
+        case ModelCallFailed():
+            _note_call(state, event.at.branch, is_open=False)
+            _spend(state, event.usage)
+        case NestedRunEnded():
             _spend(state, event.usage)
         case Nudged():
             _nudge(state.runs[event.at.branch], event)
@@ -157,6 +164,7 @@ def _start_iteration(state: RunState, event: IterationStarted) -> None:
     )
     state.winner = 0
     state.selected = False
+    state.first_passed = None
     state.stop_verdict = state.grade = state.convergence = state.confidence = None
     state.gradings = 0
     state.verdicts = []
@@ -171,6 +179,11 @@ def _new_agent_run(state: RunState) -> AgentRun:
 def _new_candidate(state: RunState) -> AgentRun:
     """One of several: what they add must not meet in one list."""
     return AgentRun(list(state.conversation), len(state.conversation))
+
+
+def _note_call(state: RunState, branch: int, *, is_open: bool) -> None:
+    if branch < len(state.runs):
+        state.runs[branch].is_calling = is_open
 
 
 def _spend(state: RunState, usage: Usage) -> None:
@@ -245,6 +258,7 @@ def _grade(state: RunState, event: Graded) -> None:
     _use_up_replies(state, event.at.branch)
     if len(state.runs) > 1 and not state.selected:
         state.runs[event.at.branch].grade = event
+        _note_pass(state, event.at.branch)
         return
     state.gradings += 1
     state.confidence = event.confidence
@@ -261,6 +275,7 @@ def _note_predicate(state: RunState, event: PredicateJudged) -> None:
     if len(state.runs) > 1 and not state.selected:
         _use_up_replies(state, event.at.branch)
         state.runs[event.at.branch].stopped = event
+        _note_pass(state, event.at.branch)
         return
     state.judge_replies.clear()
     state.confidence = event.confidence
@@ -268,6 +283,11 @@ def _note_predicate(state: RunState, event: PredicateJudged) -> None:
         state.stop_verdict = event.verdict
     else:
         state.convergence = event.verdict
+
+
+def _note_pass(state: RunState, branch: int) -> None:
+    if state.first_passed is None and has_passed(state.runs[branch]):
+        state.first_passed = branch
 
 
 def _use_up_replies(state: RunState, branch: int) -> None:
@@ -278,7 +298,10 @@ def _use_up_replies(state: RunState, branch: int) -> None:
 def _drop_candidate(state: RunState, event: CandidateDropped) -> None:
     """Where none is left, the first one that has an answer stands for the iteration."""
     _use_up_replies(state, event.at.branch)
-    state.runs[event.at.branch].dropped = event
+    run = state.runs[event.at.branch]
+    run.dropped = event
+    if run.is_calling:  # cut off with an earlier process, and not made again: nobody knows its cost
+        _spend(state, UNKNOWN_USAGE)
     if all(run.dropped is not None for run in state.runs):
         answered = [
             index
@@ -342,6 +365,7 @@ def _finish_iteration(state: RunState, event: IterationEnded) -> None:
 
 
 def _refine(state: RunState, event: Refined) -> None:
+    _keep_calls(state)
     if event.feedback:
         state.feedback_log.append(event.feedback)
     loop = state.rules.loop
@@ -351,6 +375,19 @@ def _refine(state: RunState, event: Refined) -> None:
         state.conversation = state.current.conversation
         state.conversation.extend(event.messages)
     state.runs = []
+
+
+def _keep_calls(state: RunState) -> None:
+    """The tool calls of the iteration that is over: its messages need not go forward."""
+    candidates = state.current.merged_from
+    calls = tuple(
+        message
+        for run in candidates or (state.current,)
+        for message in run.conversation[run.start : run.end]
+        if message.tool_calls or message.role == "tool"
+    )
+    if calls:
+        state.attempts.append(Attempt(calls, is_merge=bool(candidates)))
 
 
 def _decide_approval(state: RunState, event: ApprovalDecided) -> None:

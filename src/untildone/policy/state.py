@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from untildone.domain.attempts import Attempt
 from untildone.domain.exits import ExitReason
 from untildone.domain.log import (
     CandidateDropped,
@@ -31,7 +32,9 @@ class AgentRun:
         start: Where this run's own messages begin in it.
         detector: Made with the first tool call: a run without any cannot be stuck.
         grade: The candidate's grade, where candidates are graded.
-        vote: The key of its answer, where candidates vote.
+        vote: The key of its answer, where candidates vote; None where it has none.
+        has_voted: Whether it was asked for one.
+        is_calling: Whether a model call of its own has neither a reply nor a failure.
         dropped: Why it is out, where it is one of several candidates.
         stopped: The word of a grader that ended the run with it (``LoopConvergedError``).
         merged_from: The candidates it was merged from; it made no turns of its own.
@@ -67,6 +70,8 @@ class AgentRun:
     end: int = 0
     grade: Graded | None = None
     vote: str | None = None
+    has_voted: bool = False
+    is_calling: bool = False
     dropped: CandidateDropped | None = None
     stopped: PredicateJudged | None = None
     merged_from: tuple[AgentRun, ...] = ()
@@ -96,7 +101,8 @@ class RunState:
     """The state of one run. The last group is about the current iteration only.
 
     ``judge_replies`` are those of judges that have not come to a verdict yet: a run that is resumed
-    in between uses them instead of asking again.
+    in between uses them instead of asking again. ``first_passed`` is the candidate whose grade was
+    the first to need no other.
     """
 
     rules: RunRules
@@ -104,6 +110,7 @@ class RunState:
     base: tuple[Message, ...] = ()
     conversation: list[Message] = field(default_factory=list[Message])
     feedback_log: list[str] = field(default_factory=list[str])
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
     iteration: int = 0
     finished_iterations: int = 0
     scores: list[float] = field(default_factory=list[float])
@@ -124,6 +131,7 @@ class RunState:
     runs: list[AgentRun] = field(default_factory=list[AgentRun])
     winner: int = 0
     selected: bool = False
+    first_passed: int | None = None
     stop_verdict: bool | None = None
     grade: Graded | None = None
     gradings: int = 0

@@ -11,13 +11,14 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self
 
 from untildone.domain.errors import ConfigError, ToolError, describe
 from untildone.domain.messages import Message
 from untildone.domain.tools import ToolSpec, ToolTraits, output_text
-from untildone.policy.cutting import cut_text
+from untildone.policy.cutting import cut_text, encodable
 from untildone.ports import Offload, Tool
 from untildone.tools.call_site import answered_calls, call_site
 from untildone.tools.collect import as_tool
@@ -31,10 +32,14 @@ LONGEST_WAIT_S: Final = 300.0
 
 _START: Final = "start_"
 _WAS_CANCELLED: Final = "It was cancelled."
+_IS_LOST: Final = "The process it ran in is gone."
 _MOST_ENDED: Final = 1000
 _MOST_REPORTED: Final = 4000
+_MOST_TOLD: Final = 40_000
 _STARTED: Final = re.compile(r"Task ([0-9a-f]{8}) \(([A-Za-z0-9_-]+)\) was started")
 _ENDED: Final = re.compile(r"Task ([0-9a-f]{8}) \([A-Za-z0-9_-]+\): (?:finished|failed|lost)")
+_ADVICE: Final = "call background_wait to see them: what you have not seen comes first."
+_LONGEST_NOTE: Final = 150
 
 
 @dataclass(slots=True)
@@ -61,6 +66,11 @@ class BackgroundTask:
         head = f"Task {self.id} ({self.name}): {self.state}"
         return f"{head}\n{self.report}" if self.report else head
 
+    def settle(self) -> None:
+        """Notes the end of work that was cancelled before its first step, and so could not."""
+        if self.state == "running" and self.work is not None and self.work.done():
+            self.state, self.report = "failed", _WAS_CANCELLED
+
 
 class BackgroundTasks:
     """Functions that an agent can start in the background, as tools for ``Agent.tools``.
@@ -83,10 +93,11 @@ class BackgroundTasks:
 
     name: Final = "background"
 
-    __slots__ = ("_tasks", "tools")
+    __slots__ = ("_of_runs", "_others", "tools")
 
     def __init__(self, functions: Sequence[Any]) -> None:
-        self._tasks: dict[str, BackgroundTask] = {}
+        self._of_runs: dict[str, list[BackgroundTask]] = {}
+        self._others: list[BackgroundTask] = []
         starts = [_StartTool(self, as_tool(function)) for function in _checked(functions)]
         self.tools: tuple[Tool, ...] = (
             *starts,
@@ -106,7 +117,7 @@ class BackgroundTasks:
 
     async def aclose(self) -> None:
         """Cancels every task that runs in this event loop, and waits until they are gone."""
-        await _cancel(self._tasks.values())
+        await _cancel([*self._others, *(task for own in self._of_runs.values() for task in own)])
 
     async def close_run(self, run_id: str) -> None:
         """Cancels what a run's tasks still do, and waits until they are gone; its end calls this.
@@ -114,23 +125,37 @@ class BackgroundTasks:
         Args:
             run_id: The run, or the id under which code started its tasks.
         """
-        await _cancel(task for task in self._tasks.values() if task.run_id == run_id)
+        try:
+            await _cancel(self._own(run_id))
+        finally:
+            self._others += self._of_runs.pop(run_id, [])
+            self._forget_some()
 
     def tasks_of(self, run_id: str, messages: Sequence[Message]) -> list[BackgroundTask]:
         """A run's tasks, oldest first; those that are gone from this process are ``lost``.
 
         Args:
             run_id: The run.
-            messages: Its own messages, which tell of lost ones.
+            messages: Its own messages, which tell of lost ones; some may be there twice.
         """
-        own = [task for task in self._tasks.values() if task.run_id == run_id]
+        own = self._own(run_id)
+        for task in own:
+            task.settle()
         known = {task.id for task in own}
-        lost = [
-            BackgroundTask(found[1], found[2], run_id, "lost", "The process it ran in is gone.")
+        lost = {
+            found[1]: BackgroundTask(found[1], found[2], run_id, "lost", _IS_LOST)
             for found in _starts_in(messages)
             if found[1] not in known
-        ]
-        return [*lost, *own]
+        }
+        return [*lost.values(), *own]
+
+    def hold(self, run_id: str) -> None:
+        """Keeps what becomes of a run's tasks until ``close_run``, however many there are.
+
+        Args:
+            run_id: The run.
+        """
+        self._of_runs.setdefault(run_id, [])
 
     def start(self, tool: Tool, arguments: dict[str, Any], run_id: str) -> BackgroundTask:
         """Starts a task for a run.
@@ -144,21 +169,43 @@ class BackgroundTasks:
         name = tool.spec.name
         task = BackgroundTask(os.urandom(4).hex(), name, run_id)
         self._forget_some()
-        self._tasks[task.id] = task
+        self._of_runs.get(run_id, self._others).append(task)
         task.work = asyncio.get_running_loop().create_task(_work(task, tool, arguments))
+        task.work.add_done_callback(lambda _: task.settle())
         return task
 
+    def _own(self, run_id: str) -> list[BackgroundTask]:
+        earlier = [task for task in self._others if task.run_id == run_id]
+        return [*earlier, *self._of_runs.get(run_id, ())]
+
     def _forget_some(self) -> None:
-        """Of the tasks that have ended, the oldest; how they ended is in their conversations."""
-        ended = [task.id for task in self._tasks.values() if task.state != "running"]
-        for task_id in ended[: max(0, len(ended) - _MOST_ENDED)]:
-            del self._tasks[task_id]
+        """Of the tasks that have ended and whose run has too, or that code started, the oldest."""
+        too_many = sum(task.state != "running" for task in self._others) - _MOST_ENDED
+        if too_many <= 0:
+            return
+        kept: list[BackgroundTask] = []
+        for task in self._others:
+            if too_many > 0 and task.state != "running":
+                too_many -= 1
+            else:
+                kept.append(task)
+        self._others = kept
 
 
-def told_of(messages: Iterable[Message], feedback: Iterable[str] = ()) -> set[str]:
-    """The ids of the tasks whose end the agent was told of, by a tool or by feedback."""
+def told_of(
+    tasks: Iterable[BackgroundTask], messages: Iterable[Message], feedback: Iterable[str] = ()
+) -> set[str]:
+    """The ids of the tasks whose whole report the agent was given, by a tool or by feedback."""
+    ended = {task.id: task for task in tasks if task.state != "running"}
     texts = [message.text for message in messages if message.role in ("tool", "user")]
-    return {found[1] for text in (*texts, *feedback) for found in _ENDED.finditer(text)}
+    return {
+        task.id
+        for text in (*texts, *feedback)
+        for found in _ENDED.finditer(text)
+        if (task := ended.get(found[1])) is not None
+        # What a lost one reported is not known here; elsewhere the agent may have been given it.
+        and (task.state == "lost" or text.startswith(task.in_words(), found.start()))
+    }
 
 
 async def ended(tasks: Iterable[BackgroundTask], seconds: float) -> None:
@@ -168,9 +215,30 @@ async def ended(tasks: Iterable[BackgroundTask], seconds: float) -> None:
         await asyncio.wait(works, timeout=seconds)
 
 
-def in_words(tasks: Sequence[BackgroundTask]) -> str:
-    """How tasks stand, with what they gave."""
-    return "\n".join(task.in_words() for task in tasks) or "No task was started."
+def unseen_first(tasks: Sequence[BackgroundTask], told: AbstractSet[str]) -> list[BackgroundTask]:
+    """Tasks whose end the agent does not know, then those that run, then those it knows of."""
+    return sorted(tasks, key=lambda task: (task.id in told, task.state == "running"))
+
+
+def in_words(tasks: Sequence[BackgroundTask], most_chars: int = _MOST_TOLD) -> str:
+    """How tasks stand, with what they gave: as many whole reports as there is room for.
+
+    Args:
+        tasks: The tasks, what matters most first.
+        most_chars: The room.
+    """
+    reports = [task.in_words() for task in tasks]
+    whole = "\n".join(reports) or "No task was started."
+    if len(whole) <= most_chars:
+        return whole
+    told: list[str] = []
+    room = most_chars - _LONGEST_NOTE
+    for report in reports:
+        if len(report) < room:
+            told.append(report)
+            room -= len(report) + 1
+    left_out = len(reports) - len(told)
+    return "\n".join([*told, f"… and {left_out} more, for which there is no room here; {_ADVICE}"])
 
 
 async def _cancel(tasks: Iterable[BackgroundTask]) -> None:
@@ -186,23 +254,25 @@ async def _cancel(tasks: Iterable[BackgroundTask]) -> None:
     if running:
         await asyncio.wait(running)
     for task in running.values():
-        if task.state == "running":  # it was cancelled before its first step
-            task.state, task.report = "failed", _WAS_CANCELLED
+        task.settle()
 
 
 async def _work(task: BackgroundTask, tool: Tool, arguments: dict[str, Any]) -> None:
     try:
         report = output_text(await tool.run(arguments, _in_thread))
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
         task.state, task.report = "failed", _WAS_CANCELLED
         raise
-    except Exception as error:
+    except BaseException as error:  # a tool's own kind too, and SystemExit of a command line parser
         task.state = "failed"
-        task.report = cut_text(
-            str(error) if isinstance(error, ToolError) else describe(error), _MOST_REPORTED
-        )
+        task.report = _report(str(error) if isinstance(error, ToolError) else describe(error))
     else:
-        task.state, task.report = "finished", cut_text(report, _MOST_REPORTED)
+        task.state, task.report = "finished", _report(report)
+
+
+def _report(text: str) -> str:
+    """A report as it is sent, so that it can be found again in the conversation."""
+    return cut_text(encodable(text), _MOST_REPORTED)
 
 
 async def _in_thread(function: Callable[[], Any]) -> Any:
@@ -253,8 +323,9 @@ class _StartTool:
         site = call_site()
         if site is None:
             raise ToolError("background tasks belong to a run, and no run calls this tool here")
-        task = self._background.start(self._tool, arguments, site.run_id)
         site.closers.add(self._background.close_run)
+        self._background.hold(site.run_id)
+        task = self._background.start(self._tool, arguments, site.run_id)
         return (
             f"Task {task.id} ({task.name}) was started. It goes on while you work;"
             " background_wait tells what it gave."
@@ -288,12 +359,13 @@ class _ReportTool:
         site = call_site()
         if site is None:
             raise ToolError("background tasks belong to a run, and no run calls this tool here")
-        tasks = self._background.tasks_of(site.run_id, site.own)
+        messages = [*(each for done in site.attempts for each in done.messages), *site.own]
+        tasks = self._background.tasks_of(site.run_id, messages)
         if self._form.name == background_wait.__name__:
             tasks = _chosen(tasks, arguments.get("ids") or [])
             seconds = arguments.get("seconds", _DEFAULT_WAIT_S)
             await ended(tasks, min(max(0.0, float(seconds)), LONGEST_WAIT_S))
-        return in_words(tasks)
+        return in_words(unseen_first(tasks, told_of(tasks, site.own)))
 
 
 def _chosen(tasks: list[BackgroundTask], ids: Sequence[str]) -> list[BackgroundTask]:

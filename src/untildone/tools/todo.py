@@ -1,6 +1,6 @@
 """A todo list that an agent keeps: it adds items, marks them as done, and reads what is left.
 
-The list stands in the conversation, as the last answer that one of its tools gave. So a
+The list is the last answer that one of its tools gave in the run, in whichever iteration. So a
 ``TodoList`` holds nothing itself: one serves any number of runs and candidates at once, each with a
 list of its own, and a resumed run goes on with the list it had.
 """
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
+from untildone.domain.attempts import Attempt
 from untildone.domain.call_site import CallSite
 from untildone.domain.errors import ConfigError, ToolError
 from untildone.domain.messages import Message, ToolCall
@@ -26,16 +28,15 @@ MOST_ITEMS: Final = 200
 """How many items one list may have."""
 LONGEST_ITEM: Final = 500
 """How many characters one item may have."""
+MOST_CHARS: Final = 40_000
+"""How many characters the items of one list may have together: every call gives the whole list."""
 
-OPEN_ITEMS: Final = "Your todo list still has open items"
-"""How feedback about the list begins. A fresh context begins with it, and what follows it is the
-list there, until one of the tools has given a newer one."""
+_MOST_TOLD: Final = 15_000
 
 _HEAD: Final = "Todo list"
 _ITEM: Final = re.compile(r"\[([ x])\] (\d+)\. (.+)")
 _MODE: Final = re.compile(r"\(mode: ([A-Za-z0-9_-]+)\)")
 _MODE_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_FEEDBACK: Final = re.compile(rf"^(?:Attempt \d+: )?{OPEN_ITEMS}", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,28 +75,39 @@ class Todos:
 
 
 def open_in_words(todos: Todos) -> str:
-    """What is not done, as feedback for the agent."""
+    """What is not done, as feedback for the agent; of a long list as much as can be sent."""
     mode = f" (mode: {todos.mode})" if todos.mode is not None else ""
-    return "\n".join([f"{OPEN_ITEMS}{mode}:", *_lines(todos.open_items)])
+    lines = _lines(todos.open_items)
+    sizes = itertools.accumulate(len(line) + 1 for line in lines)
+    shown = sum(size <= _MOST_TOLD for size in sizes)
+    left_out = len(lines) - shown
+    more = [f"… and {left_out} more, which todo_read shows"] if left_out else []
+    return "\n".join([f"Your todo list still has open items{mode}:", *lines[:shown], *more])
 
 
-def todos_in(messages: Sequence[Message], *, first_mode: str | None = None) -> Todos:
-    """The list as a run's own messages have it.
+def todos_in(
+    messages: Sequence[Message],
+    *,
+    attempts: Sequence[Attempt] = (),
+    first_mode: str | None = None,
+) -> Todos:
+    """The list as a run has it.
 
     Args:
-        messages: The run's own; nothing that the caller gave counts.
+        messages: The run's own in the current iteration; nothing that the caller gave counts.
+        attempts: What it did in earlier iterations, oldest first.
         first_mode: The mode before the agent has set one.
     """
     answers = told_in(messages)
     if answers:
         return _read(answers[-1], first_mode)
-    told = [
-        message.text[found.start() :]
-        for message in messages
-        if message.role == "user"
-        for found in _FEEDBACK.finditer(message.text)
-    ]
-    return _read(told[-1], first_mode) if told else Todos(mode=first_mode)
+    for attempt in reversed(attempts):
+        answers = told_in(attempt.messages)
+        if answers and attempt.is_merge:
+            return merged_todos(answers, first_mode=first_mode)
+        if answers:
+            return _read(answers[-1], first_mode)
+    return Todos(mode=first_mode)
 
 
 def told_in(messages: Sequence[Message]) -> list[str]:
@@ -162,15 +174,17 @@ class TodoList:
         """The mode that an agent begins in."""
         return self.modes[0] if self.modes else None
 
-    def items_in(self, messages: Sequence[Message]) -> Todos:
-        """The list as a run's own messages have it."""
-        return todos_in(messages, first_mode=self.first_mode)
+    def items_in(self, messages: Sequence[Message], attempts: Sequence[Attempt] = ()) -> Todos:
+        """The list as a run has it; see ``todos_in``."""
+        return todos_in(messages, attempts=attempts, first_mode=self.first_mode)
 
 
 class _TodoTool:
-    """One of the list's tools; its answer is always the whole list."""
+    """One of the list's tools; its answer is always the whole list, and therefore never cut."""
 
     __slots__ = ("_form", "_todos")
+
+    max_result_chars: Final = sys.maxsize
 
     def __init__(self, todos: TodoList, form: FunctionTool) -> None:
         self._todos = todos
@@ -203,7 +217,7 @@ class _TodoTool:
 
     def _before(self, site: CallSite) -> Todos:
         """The list before this call: earlier calls of the same batch have their effect."""
-        todos = self._todos.items_in(site.own)
+        todos = self._todos.items_in(site.of_this_iteration, site.attempts)
         for call in site.batch[: site.index]:
             todos = self._after(todos, call)
         return todos
@@ -247,6 +261,12 @@ def _with_items(todos: Todos, texts: Sequence[str]) -> Todos:
         raise ToolError(f"an item has at most {LONGEST_ITEM} characters; nothing was added")
     if len(todos.items) + len(cleaned) > MOST_ITEMS:
         raise ToolError(f"a list has at most {MOST_ITEMS} items; nothing was added")
+    size = sum(len(text) for text in (*cleaned, *(item.text for item in todos.items)))
+    if size > MOST_CHARS:
+        raise ToolError(
+            f"the items of a list have at most {MOST_CHARS:,} characters together, and with these"
+            f" they would have {size:,}; nothing was added: use fewer words"
+        )
     first = max((item.number for item in todos.items), default=0) + 1
     added = (TodoItem(number, text) for number, text in enumerate(cleaned, first))
     return replace(todos, items=(*todos.items, *added))

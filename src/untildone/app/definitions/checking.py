@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -14,6 +15,7 @@ from untildone.app.definitions.complaints import (
     Spelling,
     complaints_of,
 )
+from untildone.app.definitions.frozen_json import HALF_A_CHARACTER
 from untildone.app.definitions.json_text import parse_json
 from untildone.app.definitions.parsed import Parsed, excess_of
 from untildone.app.definitions.problems import Path, Problem, path_text, shown
@@ -57,6 +59,20 @@ def check_data(
     return check_parsed(model, Parsed(data), spelling, as_strings=as_strings, **options)
 
 
+def check_fields(model: type[M], fields: Mapping[str, Any], made: M) -> Checked[M]:
+    """Looks at the fields of an object that is being made, and fills it.
+
+    Args:
+        model: What it is.
+        fields: Its fields, in Python's spelling or S3's.
+        made: The object.
+    """
+    excess = excess_of(fields)
+    if excess is not None:
+        return unusable(excess)
+    return check_parsed(model, Parsed(fields), "snake", self_instance=made)
+
+
 def check_json(model: type[M], text: object, **options: Any) -> Checked[M]:
     """Looks at a JSON text; see ``check_data``."""
     if not isinstance(text, str):
@@ -90,7 +106,7 @@ def check_text(text: str) -> Checked[Any] | None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return unusable("has half a character (a lone surrogate); write it whole")
+        return unusable(HALF_A_CHARACTER)
     return None
 
 
@@ -114,14 +130,15 @@ def check_parsed(
     if parsed.broken is not None:
         return Checked(None, (parsed.broken,))
     value: M | None = None
-    complaints = list(parsed.complaints)
+    complaints = list(dict.fromkeys(parsed.complaints))
+    data = _readable(parsed.data, (), complaints)
     validator = model.__pydantic_validator__
     validate = validator.validate_strings if as_strings else validator.validate_python
     try:
-        value = validate(parsed.data, **options)
+        value = validate(data, **options)
     except ValidationError as error:
         unread = {complaint.path for complaint in parsed.complaints}
-        found = complaints_of(error, model, parsed.data, spelling)
+        found = complaints_of(error, model, data, spelling)
         complaints += [each for each in found if not _is_inside(each.path, unread)]
     if not complaints:
         return Checked(value)
@@ -130,6 +147,36 @@ def check_parsed(
     if len(complaints) > MOST_PROBLEMS:
         problems.append(Problem("", "has more problems than these"))
     return Checked(None, tuple(problems))
+
+
+def _readable(value: object, path: Path, complaints: list[Complaint]) -> Any:
+    """Data in dicts and lists, without what stands under a key that no text can be.
+
+    Pydantic says nothing of the rest where it meets such a key, and takes no other mappings.
+    """
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {
+            key: _readable(item, (*path, key), complaints)
+            for key, item in items
+            if _is_text(key, path, complaints)
+        }
+    if isinstance(value, list | tuple):
+        listed = cast("Sequence[object]", value)
+        return [_readable(item, (*path, at), complaints) for at, item in enumerate(listed)]
+    return value
+
+
+def _is_text(key: object, path: Path, complaints: list[Complaint]) -> bool:
+    if not isinstance(key, str):
+        complaints.append(
+            Complaint(path, f"has the key {shown(key)}, which is no text; put it in quotes")
+        )
+        return False
+    if check_text(key) is None:
+        return True
+    complaints.append(Complaint((*path, key), HALF_A_CHARACTER))
+    return False
 
 
 def _is_inside(path: Path, unread: AbstractSet[Path]) -> bool:

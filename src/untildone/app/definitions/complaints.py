@@ -129,6 +129,8 @@ def _in_words(details: ErrorDetails, model: type[BaseModel], spelling: Spelling)
     wanted = _WANTED.get(kind)
     if wanted is None:
         return details["msg"]
+    if kind == "float_type" and isinstance(value, int) and not isinstance(value, bool):
+        return f"is {shown(value)}; must be a smaller number"
     text = f"is {shown(value)}; must be {wanted.format(**details.get('ctx', {}))}"
     if kind == "string_type" and isinstance(value, bool | int | float):
         return f"{text}; put it in quotes"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_LISTS: Final = ("judgeCriteria", "modes", "criteria")
 _ATTRIBUTE: Final = re.compile(r"^    (\w+): (.+(?:\n        .+)*)", re.MULTILINE)
 
 
@@ -35,12 +36,20 @@ def definition_schema() -> dict[str, Any]:
     for model in (HarnessSettings, LoopSettings, LoopCriterion, ModelBinding):
         _describe(model, inner[model.__name__])
     inner["LoopSettings"]["properties"]["criteria"]["minItems"] = 1
+    _allow_null(schema["properties"], "harness")
     criterion = inner["LoopCriterion"]
     kind = criterion["properties"]["kind"]
-    del kind["minLength"], kind["type"]
-    kind["anyOf"] = [{"enum": list(BUILT_IN_KINDS)}, {"type": "string", "minLength": 1}]
+    words = {name: kind.pop(name) for name in ("type", "minLength", "pattern")}
+    kind["anyOf"] = [{"enum": list(BUILT_IN_KINDS)}, words]
     criterion["allOf"] = [_needs(name, criterion) for name in BUILT_IN_KINDS]
     return {"$schema": _DIALECT, **schema}
+
+
+def _allow_null(fields: dict[str, Any], name: str) -> None:
+    """Lets a field be null where reading takes that for its default."""
+    field = fields[name]
+    said = {key: field.pop(key) for key in ("description", "default") if key in field}
+    fields[name] = {"anyOf": [field, {"type": "null"}], **said}
 
 
 def _describe(model: type[BaseModel], schema: dict[str, Any]) -> None:
@@ -64,11 +73,18 @@ def _needs(kind: str, criterion: dict[str, Any]) -> dict[str, Any]:
     takes = KINDS[kind]
     spelled = {name: info.alias or name for name, info in LoopCriterion.model_fields.items()}
     known = {spelled[name] for name in (*takes.required, *takes.optional)}
-    others = sorted(set(criterion["properties"]) - known - {"kind"})
+    required = [spelled[name] for name in takes.required]
+    properties = {name: {"type": "null"} for name in set(criterion["properties"]) - known}
+    del properties["kind"]
+    for name in sorted(known):
+        bounds: dict[str, Any] = {} if name not in required else {"not": {"type": "null"}}
+        if name in _LISTS:
+            bounds["minItems"] = 1
+        if (kind, name) == ("not", "criteria"):
+            bounds["maxItems"] = 1
+        if bounds:
+            properties[name] = bounds
     return {
         "if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]},
-        "then": {
-            "required": [spelled[name] for name in takes.required],
-            "properties": {name: {"type": "null"} for name in others},
-        },
+        "then": {"required": required, "properties": dict(sorted(properties.items()))},
     }

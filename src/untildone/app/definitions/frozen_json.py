@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 DEEPEST: Final = 64
 """How many levels of lists and mappings a definition may have."""
 DEEPEST_VALUE: Final = 32
 """How many of them may be inside of one value, such as a JSON Schema."""
+HALF_A_CHARACTER: Final = "has half a character (a lone surrogate); write it whole"
 _LARGEST: Final = 2**63
 
 
 class FrozenMapping(Mapping[str, Any]):
-    """A mapping of JSON values; equal to a dict with the same items, whatever their order."""
+    """A mapping of JSON values; equal to one with the same items, whatever their order.
+
+    As in JSON, ``true`` is no number, and ``1`` and ``1.0`` are the same one.
+    """
 
     __slots__ = ("_hash", "_items")
 
@@ -30,6 +34,11 @@ class FrozenMapping(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return _are_equal(self, cast("Mapping[Any, Any]", other))
 
     def __hash__(self) -> int:
         if self._hash is None:
@@ -74,6 +83,17 @@ def frozen(value: object, deepest: int = DEEPEST_VALUE) -> Any:
             raise ValueError(f"has a {type(value).__name__}; use text, numbers, lists and mappings")
 
 
+def _are_equal(one: object, other: object) -> bool:
+    """Whether two JSON values are the same one."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        mine, theirs = cast("Mapping[str, Any]", one), cast("Mapping[str, Any]", other)
+        return mine.keys() == theirs.keys() and all(_are_equal(mine[k], theirs[k]) for k in mine)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        parts, others = cast("Sequence[Any]", one), cast("Sequence[Any]", other)
+        return len(parts) == len(others) and all(map(_are_equal, parts, others))
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
 def thawed(value: Any) -> Any:
     """A frozen value as plain dicts and lists, fresh ones."""
     if isinstance(value, Mapping):
@@ -87,7 +107,7 @@ def _encodable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError("has half a character (a lone surrogate); write it whole") from None
+        raise ValueError(HALF_A_CHARACTER) from None
     return text
 
 

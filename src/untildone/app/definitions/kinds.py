@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-from untildone.criteria.registry import BUILT_IN_KINDS
+from untildone.criteria.registry import BUILT_IN_KINDS, folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ KINDS: Final[Mapping[str, Takes]] = {
     "not": Takes(("criteria",), ("feedback",)),
 }
 
-_CANONICAL: Final = {kind.casefold(): kind for kind in BUILT_IN_KINDS}
+_CANONICAL: Final = {folded(kind): kind for kind in BUILT_IN_KINDS}
 
 
 def built_in(kind: str) -> str | None:
     """A built-in kind in its canonical spelling, however it is written; None where it is none."""
-    return _CANONICAL.get(kind.strip().casefold())
+    return _CANONICAL.get(folded(kind.strip()))
 
 
 def unknown_kind(kind: str, registered: tuple[str, ...], advice: str) -> str:

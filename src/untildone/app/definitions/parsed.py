@@ -69,4 +69,5 @@ def excess_of(data: object) -> str | None:
 MOST_VALUES: Final = 10_000
 """How many values a definition may have, those of lists and mappings included."""
 TOO_MUCH: Final = f"has more than {MOST_VALUES:,} values, which no definition needs"
+TOO_LONG: Final = "has a whole number of thousands of digits; the largest have 64 bits"
 TOO_DEEP: Final = f"is nested more than {DEEPEST} levels deep"

@@ -80,6 +80,8 @@ def shown(value: object, most: int = 80) -> str:
     try:
         text = repr(value)
     except Exception:  # a whole number of 5,000 digits refuses to be shown
+        if isinstance(value, int):
+            return "a whole number of thousands of digits"
         return f"a {type(value).__name__}"
     text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= most else f"{text[: most - 1]}…"

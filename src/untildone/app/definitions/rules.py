@@ -19,6 +19,7 @@ from untildone.app.definitions.surroundings import SAMPLING_PARAMETERS, Surround
 from untildone.app.definitions.values import all_wrong, wrong
 from untildone.criteria.bounded_schema import BoundedJsonSchema
 from untildone.criteria.linear_regex import LinearRegex
+from untildone.criteria.registry import folded
 from untildone.domain.errors import ConfigError
 from untildone.models.providers import PROVIDERS
 
@@ -39,6 +40,7 @@ def known_kind(kind: str, info: ValidationInfo) -> str:
     registered = around.registry.canonical(kind.strip())
     if registered is None:
         raise wrong(unknown_kind(kind, around.registry.kinds, around.advice.kinds))
+    _in_our_words(around.registry.load, registered)
     return registered
 
 
@@ -159,7 +161,7 @@ def check_binding(value: str, info: ValidationInfo) -> str:
 
 
 def _allowed_provider(value: str, around: Surroundings) -> str:
-    name = value.strip().casefold()
+    name = folded(value.strip())
     if name in around.providers:
         return name
     allowed = ", ".join(provider for provider in PROVIDERS if provider in around.providers)
@@ -185,13 +187,14 @@ def check_parameters(parameters: Mapping[str, Any], info: ValidationInfo) -> Non
         elif name in _PARAMETER_RULES:
             is_right, wanted = _PARAMETER_RULES[name]
             if not is_right(value):
-                problems[name,] = f"is {shown(value)}; must be {wanted}"
+                problems[name,] = f"is {shown(thawed(value))}; must be {wanted}"
     if problems:
         all_wrong(problems)
 
 
 def _parameter_refused(name: str, around: Surroundings) -> str:
-    near = get_close_matches(name, SAMPLING_PARAMETERS, n=1, cutoff=0.75)
+    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().replace("-", "_")
+    near = get_close_matches(snake, sorted(SAMPLING_PARAMETERS), n=1, cutoff=0.75)
     guess = f" Did you mean {near[0]!r}?" if near else ""
     return (
         "a definition may not set this parameter: it could change where requests go or what is"
@@ -246,21 +249,73 @@ def _check_names(
         all_wrong(problems)
 
 
-def _is_temperature(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value) and value >= 0
+def _is_number(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(cast("float", value))
+
+
+def _is_from_0(value: object) -> bool:
+    return _is_number(value) and cast("float", value) >= 0
+
+
+def _is_share(value: object) -> bool:
+    return _is_from_0(value) and cast("float", value) <= 1
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return _is_whole(value) and cast("int", value) >= 1
 
 
-_PARAMETER_RULES: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
-    "temperature": (_is_temperature, "a number of 0 or more"),
-    "max_tokens": (_is_count, "a whole number of 1 or more"),
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_texts(value: object) -> bool:
+    is_list = isinstance(value, list | tuple)
+    return _is_text(value) or (is_list and all(map(_is_text, _listed(cast("object", value)))))
+
+
+def _is_bias(value: object) -> bool:
+    biases = cast("Mapping[str, object]", value)
+    return isinstance(value, Mapping) and all(map(_is_number, biases.values()))
+
+
+def _is_switch(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+_Rule = tuple[Callable[[object], bool], str]
+_NUMBER: Final[_Rule] = (_is_number, "a number")
+_FROM_0: Final[_Rule] = (_is_from_0, "a number of 0 or more")
+_SHARE: Final[_Rule] = (_is_share, "a number from 0 to 1")
+_WHOLE: Final[_Rule] = (_is_whole, "a whole number")
+_COUNT: Final[_Rule] = (_is_count, "a whole number of 1 or more")
+_WORD: Final[_Rule] = (_is_text, "text")
+_TEXTS: Final[_Rule] = (_is_texts, "text or a list of texts")
+
+_PARAMETER_RULES: Final[Mapping[str, _Rule]] = {
+    "temperature": _FROM_0,
+    "top_p": _SHARE,
+    "top_k": _WHOLE,
+    "min_p": _SHARE,
+    "max_tokens": _COUNT,
+    "max_completion_tokens": _COUNT,
+    "stop": _TEXTS,
+    "stop_sequences": _TEXTS,
+    "seed": _WHOLE,
+    "presence_penalty": _NUMBER,
+    "frequency_penalty": _NUMBER,
+    "repetition_penalty": _NUMBER,
+    "logit_bias": (_is_bias, "a mapping of tokens to numbers"),
+    "reasoning_effort": _WORD,
+    "verbosity": _WORD,
+    "parallel_tool_calls": (_is_switch, "true or false"),
 }
-"""Those that are settings of ``Agent`` itself."""
+"""What each of ``SAMPLING_PARAMETERS`` can be, as far as all providers agree on it."""
 
 
 def _around(info: ValidationInfo) -> Surroundings | None:

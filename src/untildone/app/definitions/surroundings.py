@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from untildone.agent import AgentAsTool
 from untildone.criteria.registry import CriterionRegistry
 from untildone.domain.errors import ConfigError
-from untildone.models.providers import PROVIDERS
+from untildone.models.providers import PROVIDERS, provider_of
 from untildone.ports import Model
 from untildone.tools import as_tool
 from untildone.tools.background import BackgroundTasks
@@ -135,6 +135,15 @@ def surroundings(
     )
 
 
+def names_of(items: Iterable[Any]) -> set[str]:
+    """What tools and groups of tools are named, the tools of a group included.
+
+    Raises:
+        ConfigError: One of them is no tool.
+    """
+    return {name for item in items for name, _ in _entries(item)}
+
+
 def _by_name(items: Sequence[Any]) -> dict[str, Sequence[Any]]:
     """Each tool under its name, and the tools of a group under the group's name too."""
     named: dict[str, Sequence[Any]] = {}
@@ -189,6 +198,11 @@ def _only_one(kind: type[Any], items: Iterable[Any]) -> Any:
 def _checked_judge(model: Any) -> str | Model | None:
     is_text = isinstance(model, str)
     if model is None or (model.strip() if is_text else callable(getattr(model, "generate", None))):
+        if is_text and (provider_of(model) is None or not model.partition("/")[2].strip()):
+            raise ConfigError(
+                f"judge_model is {model!r:.80}; write PROVIDER/MODEL, where PROVIDER is one of"
+                f" {', '.join(PROVIDERS)}"
+            )
         return model
     raise ConfigError(
         f"judge_model is {model!r:.80}; give a model, or a string such as 'openai/gpt-4o-mini'"

@@ -24,8 +24,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import InitErrorDetails
 
-from untildone.app.definitions.checking import Checked, check_data, check_json
-from untildone.app.definitions.complaints import complaints_of
+from untildone.app.definitions.checking import Checked, check_data, check_fields, check_json
 from untildone.app.definitions.frozen_json import FrozenMapping
 from untildone.app.definitions.kinds import built_in
 from untildone.app.definitions.problems import DefinitionError
@@ -74,12 +73,9 @@ class DefinitionData(BaseModel, frozen=True):
         Raises:
             DefinitionError: Something is wrong; the error has all of it.
         """
-        try:
-            super().__init__(**data)
-        except ValidationError as error:
-            complaints = complaints_of(error, type(self), data, "snake")
-            problems = [complaint.as_problem() for complaint in complaints]
-            raise DefinitionError(problems, type(self).__name__) from None
+        checked = check_fields(type(self), data, self)
+        if checked.value is None:
+            raise DefinitionError(checked.problems, type(self).__name__)
 
     @classmethod
     def model_validate(cls, obj: Any, **options: Any) -> Self:

@@ -10,6 +10,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from untildone.app.definitions.frozen_json import frozen, thawed
 from untildone.app.definitions.problems import Path, shown
+from untildone.criteria.registry import folded
 from untildone.domain.grading import LoopOutcome
 
 T = TypeVar("T")
@@ -64,9 +65,9 @@ def _words(value: str) -> str:
 def _outcome(value: object) -> object:
     """However it is spelled: ``failRun``, ``FailRun``, ``FAIL_RUN``."""
     if isinstance(value, str):
-        spelled = value.replace("_", "").casefold()
+        spelled = folded(value.replace("_", ""))
         for outcome in LoopOutcome:
-            if outcome.casefold() == spelled:
+            if folded(outcome) == spelled:
                 return outcome
     names = " or ".join(repr(outcome.value) for outcome in LoopOutcome)
     raise wrong(f"is {shown(value)}; must be {names}")
@@ -88,7 +89,12 @@ def _command(value: Any) -> Any:
 Text = Annotated[str, AfterValidator(_text)]
 """Any text."""
 
-Words = Annotated[str, AfterValidator(_text), AfterValidator(_words), Field(min_length=1)]
+Words = Annotated[
+    str,
+    AfterValidator(_text),
+    AfterValidator(_words),
+    Field(min_length=1, json_schema_extra={"pattern": r"\S"}),
+]
 """Text that is not blank."""
 
 Count = Annotated[int, Field(ge=1, lt=2**63)]

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, Final, cast
 
 from untildone.app.definitions.problems import Path, path_text
-from untildone.app.definitions.reading import Format
+from untildone.app.definitions.reading import Format, check_data, usable
 from untildone.app.definitions.types import AgentDefinition
 from untildone.app.definitions.yaml_text import plain_value, yaml_library
 from untildone.domain.errors import ConfigError
@@ -29,11 +29,12 @@ def dump_definition(definition: AgentDefinition, format: Format = "yaml") -> str
         format: How it is written; YAML needs the package pyyaml, TOML needs tomli-w.
 
     Raises:
+        DefinitionError: It holds what no definition can, as after ``model_copy(update=...)``.
         ConfigError: The format is unknown, its package is missing, or it cannot say something.
     """
     if not isinstance(definition, AgentDefinition):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError(f"dump_definition takes an AgentDefinition, not {definition!r:.80}")
-    data = plain_data(definition)
+    data = plain_data(usable(check_data(definition, None), None))
     match format:
         case "json":
             return json.dumps(data, indent=2, ensure_ascii=False) + "\n"

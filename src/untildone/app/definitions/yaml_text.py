@@ -18,6 +18,7 @@ from untildone.app.definitions.frozen_json import DEEPEST
 from untildone.app.definitions.parsed import (
     MOST_VALUES,
     TOO_DEEP,
+    TOO_LONG,
     TOO_MUCH,
     Parsed,
     Place,
@@ -31,8 +32,9 @@ _BOOL: Final = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-_INT: Final = re.compile(r"[-+]?[0-9]{1,1000}")
-_OTHER_BASE: Final = re.compile(r"0o[0-7]{1,1000}|0x[0-9a-fA-F]{1,1000}")
+_INT: Final = re.compile(r"[-+]?[0-9]+")
+_OTHER_BASE: Final = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_MOST_DIGITS: Final = 1000
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _ODD_FLOAT: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
@@ -62,6 +64,8 @@ def plain_value(text: str) -> Any:
         return None
     if text in _BOOL:
         return _BOOL[text]
+    if _is_too_long(text):
+        return None  # no number that can be used; who reads a definition is told so
     if _INT.fullmatch(text):
         return int(text)
     if _OTHER_BASE.fullmatch(text):
@@ -71,6 +75,12 @@ def plain_value(text: str) -> Any:
     if _ODD_FLOAT.fullmatch(text):
         return float(text.replace(".", ""))
     return text
+
+
+def _is_too_long(text: str) -> bool:
+    """Whether an unquoted scalar is a whole number of so many digits that none needs them."""
+    is_long = len(text) > _MOST_DIGITS
+    return is_long and (_INT.fullmatch(text) or _OTHER_BASE.fullmatch(text)) is not None
 
 
 def yaml_library() -> Any:
@@ -153,6 +163,8 @@ class _Builder:
             return
         is_plain = event.tag is None and not event.style
         self._value(event, plain_value(event.value) if is_plain else event.value)
+        if is_plain and _is_too_long(event.value):
+            self._complain(event, TOO_LONG)
         self._refuse_tag(event)
 
     def _expects_key(self) -> bool:
@@ -167,7 +179,10 @@ class _Builder:
         last.key = event.value
         last.is_doubled = event.value in last.container
         self._parsed.places.setdefault((*last.path, event.value), _place(event))
+        if event.tag is not None:
+            self._complain_at((*last.path, event.value), _no_tag(event))
         if last.is_doubled:
+            self._parsed.places[(*last.path, event.value)] = _place(event)
             self._complain_at((*last.path, event.value), "is given twice; leave one out")
 
     def _value(self, event: Any, value: Any) -> None:
@@ -199,7 +214,7 @@ class _Builder:
 
     def _refuse_tag(self, event: Any) -> None:
         if event.tag is not None:
-            self._complain(event, f"the tag {event.tag!r:.60} is not allowed; leave it out")
+            self._complain(event, _no_tag(event))
 
     def _complain(self, event: Any, message: str) -> None:
         self._parsed.places.setdefault(self._at, _place(event))
@@ -207,6 +222,10 @@ class _Builder:
 
     def _complain_at(self, path: Path, message: str) -> None:
         self._parsed.complaints.append(Complaint(path, message))
+
+
+def _no_tag(event: Any) -> str:
+    return f"the tag {event.tag!r:.60} is not allowed; leave it out"
 
 
 def _place(event: Any) -> Place:
