@@ -151,7 +151,8 @@ class LoopConfig:
         branches: Candidates run at once in each iteration; 1 or more.
         branch_early_stop: The first candidate that passes the verifier ends the others.
         branch_vote: ``(result) -> key``: candidates vote instead of being graded or merged; the
-            first of the most frequent key wins, and asking stops once it is certain to.
+            first of the most frequent key wins, and asking stops once it is certain to. None
+            abstains.
         branch_temperatures: A sampling temperature for each candidate, instead of the agent's.
         synthesizer: Merges candidates that nothing grades; default: the agent's own model does.
         auto_extract_skill: Distil a converged run into a reusable skill.

@@ -117,6 +117,8 @@ class Synthesizer(Protocol):
 
     One whose ``synthesize`` has a keyword ``model`` is given a ``RunModel`` there: what it asks
     through that, or through ``model.using(...)``, has the run's retries and counts in its usage.
+    One that has a keyword ``output`` is given the ``OutputReader`` of the agent's
+    ``response_model`` there, or None; a merged answer that it refuses does not go forward.
     """
 
     async def synthesize(

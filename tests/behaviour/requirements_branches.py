@@ -19,12 +19,24 @@ REQUIREMENTS: dict[str, str] = {
     "branches.winner-only": (
         "stop_condition, convergence_fn and criteria see the winner and no other candidate."
     ),
-    "branches.early-stop": "With branch_early_stop the first candidate that passes ends the rest.",
+    "branches.early-stop": (
+        "With branch_early_stop the first candidate that passes ends the rest and goes forward."
+    ),
     "branches.converged-error": (
         "LoopConvergedError from a candidate's grader ends the run with that candidate, as it does"
         " where there is only one."
     ),
     # ── Failures ─────────────────────────────────────────────────────────────────────────────────
+    "branches.cap-raised": (
+        "With on_max_turns='raise' a candidate that used all its turns is out, and all of them fail"
+        " the run."
+    ),
+    "branches.foreign-cancellation": (
+        "A CancelledError while the run is not being cancelled is a failure of what raised it."
+    ),
+    "branches.go-on": (
+        "A run that failed with all its candidates says what to leave out of its log to go on."
+    ),
     "branches.failed-candidate": "A candidate that fails is dropped and the others go on.",
     "branches.failed-grading": "A candidate whose grading fails is dropped.",
     "branches.one-left": "Where one candidate is left, nothing is merged.",
@@ -35,6 +47,11 @@ REQUIREMENTS: dict[str, str] = {
     "branches.approval": "A pending approval in any candidate ends the run as awaiting_approval.",
     # ── Votes ────────────────────────────────────────────────────────────────────────────────────
     "branches.vote": "With branch_vote the first candidate of the most frequent key goes forward.",
+    "branches.vote-abstains": (
+        "A candidate whose key is None abstains; where all do, the first with an answer goes"
+        " forward."
+    ),
+    "branches.vote-equality": "Keys are one answer exactly where they are equal, hashable or not.",
     "branches.vote-same-winner": "A vote that stops early has the winner that asking all has.",
     "branches.vote-stops": "A vote asks no more candidates once its winner is certain.",
     # ── Merging ──────────────────────────────────────────────────────────────────────────────────
@@ -44,6 +61,11 @@ REQUIREMENTS: dict[str, str] = {
         " again."
     ),
     "branches.merge-keeps": "A merge keeps the candidates' tool calls, and is read as the output.",
+    "branches.merge-fits": (
+        "A merge is asked for by the schema of the response_model and repaired once; one that does"
+        " not fit sends the first candidate that does forward."
+    ),
+    "branches.merge-empty": "A merge without an answer in it replaces no candidate.",
     "branches.own-synthesizer": (
         "An own synthesizer with a keyword model has the run's metered way to models."
     ),

@@ -278,8 +278,8 @@ async def test_an_empty_merge_is_not_sent_back():
     model = ScriptedModel(["one", "two", "CONFIDENCE: 0.3", "three", "four", "merged"])
     loop = LoopConfig(max_iterations=2, branches=2)
     await run_agent(Agent("a", model, loop_config=loop), ASK)
-    roles = [message["role"] for message in model.requests[3].messages]
-    assert roles == ["user", "user"]
+    _, sent_back, _ = model.requests[3].messages
+    assert (sent_back["role"], sent_back["content"]) == ("assistant", "one")
 
 
 @requirement("attacks.exiting-tool")

@@ -27,7 +27,9 @@ from untildone import (
     ExitReason,
     LoopConfig,
     LoopConvergedError,
+    MaxTurnsError,
     RetryPolicy,
+    RunError,
     ServerError,
     Usage,
     Verifier,
@@ -41,7 +43,7 @@ from untildone import (
     tool,
 )
 from untildone.criteria.todo import TodoCompletion
-from untildone.domain.log import LogEvent
+from untildone.domain.log import CandidateDropped, LogEvent, RunEnded
 from untildone.memory import EpisodicMemory, InMemoryProvider
 from untildone.testing import EventLog, FakeClock, ScriptedModel, SeenRequest, call, reply
 from untildone.tools.todo import TodoList
@@ -59,6 +61,10 @@ def answering(*texts: Any) -> Speak:
         return texts[at.branch]
 
     return speak
+
+
+class Sea(BaseModel):
+    name: str
 
 
 def numbered(seen: SeenRequest) -> str:
@@ -345,6 +351,25 @@ async def test_where_none_passes_all_are_waited_for_and_the_best_wins():
     assert (result.text, result.exit_reason) == ("b", ExitReason.MAX_ITERATIONS)
 
 
+@requirement("branches.early-stop")
+async def test_the_one_that_passed_goes_forward_whatever_the_scores():
+    def grade(_: str, result: AgentResult) -> VerifierFeedback:
+        if result.text == "a":
+            return VerifierFeedback(0.7)
+        return VerifierFeedback(0.2, converged=True)
+
+    async def speak(seen: SeenRequest) -> str:
+        assert seen.request.at is not None
+        for _ in range(30 * seen.request.at.branch):
+            await asyncio.sleep(0)
+        return "ab"[seen.request.at.branch]
+
+    verifier = Verifier(VerifierConfig(evaluate_fn=grade))
+    loop = LoopConfig(branches=2, branch_early_stop=True, verifier=verifier)
+    result = await run_agent(agent_with(speak, loop), ASK)
+    assert (result.text, result.scores, result.exit_reason) == ("b", [0.2], ExitReason.CONVERGED)
+
+
 # ── LoopConvergedError from a candidate's grader ─────────────────────────────────────────────────
 
 
@@ -446,6 +471,116 @@ async def test_a_candidate_that_fails_is_dropped_and_reported(caplog: pytest.Log
     assert [each.message for each in caplog.records] == [
         "candidate 0 of agent 'tester' is out in iteration 1, its run failed: ServerError: down"
     ]
+
+
+@tool(idempotent=True)
+async def look(where: str) -> str:
+    """Looks."""
+    return f"a heron in {where}"
+
+
+def looking(*branches: int) -> Speak:
+    """These candidates use up their turns; the others answer ``abc``."""
+
+    def speak(seen: SeenRequest) -> Any:
+        at = seen.request.at
+        if at is None or seen.request.purpose != "worker":
+            return "merged"
+        if at.branch in branches:
+            return reply("a long draft, not done", call("look", "c1", where=f"{at.turn}"))
+        return "abc"[at.branch]
+
+    return speak
+
+
+@requirement("branches.cap-raised")
+async def test_where_the_cap_is_an_error_the_candidate_is_out():
+    def grade(_: str, result: AgentResult) -> VerifierFeedback:
+        return VerifierFeedback(min(1.0, len(result.text) / 20))
+
+    verifier = Verifier(VerifierConfig(evaluate_fn=grade))
+    loop = LoopConfig(max_iterations=1, branches=2, verifier=verifier)
+    agent = agent_with(looking(0), loop, tools=[look], max_turns=2, on_max_turns="raise")
+    result = await run_agent(agent, ASK)
+    assert (result.text, result.turns, result.scores) == ("b", 3, [0.05])
+
+
+@requirement("branches.cap-raised")
+async def test_where_all_candidates_reach_the_cap_the_run_fails_as_with_one():
+    errors: list[str] = []
+    for branches in (1, 2):
+        loop = LoopConfig(branches=branches, convergence_fn=lambda _: True)
+        agent = agent_with(looking(0, 1), loop, tools=[look], max_turns=2, on_max_turns="raise")
+        log = EventLog()
+        with pytest.raises(MaxTurnsError) as caught:
+            await run_agent(agent, ASK, log=log)
+        with pytest.raises(MaxTurnsError) as again:
+            await resume_agent(agent, through_json(log.events))
+        result = partial_result(caught.value)
+        assert result is not None
+        errors += [str(caught.value), str(again.value), f"{result.error}"[len("MaxTurnsError: ") :]]
+    assert len(set(errors)) == 1
+
+
+@requirement("branches.cap-raised")
+async def test_a_cap_that_is_no_error_does_not_pass_for_one_on_resume():
+    def no_key(_: AgentResult) -> str:
+        raise ValueError("no key")
+
+    loop = LoopConfig(branches=2, branch_vote=no_key)
+    agent = agent_with(looking(0, 1), loop, tools=[look], max_turns=1)
+    log = EventLog()
+    with pytest.raises(ValueError, match="no key"):
+        await run_agent(agent, ASK, log=log)
+    with pytest.raises(RunError, match="ValueError: no key"):
+        await resume_agent(agent, through_json(log.events))
+
+
+@requirement("branches.foreign-cancellation")
+@pytest.mark.parametrize("where", ["branch_vote", "verifier", "synthesizer"])
+async def test_a_cancellation_of_something_else_is_no_cancellation_of_the_run(where: str):
+    def cancelled(*_: Any) -> Any:
+        raise asyncio.CancelledError
+
+    class Cancelled:
+        async def synthesize(self, *_: Any) -> AgentResult:
+            raise asyncio.CancelledError
+
+    part: Any = {
+        "branch_vote": cancelled,
+        "verifier": Verifier(VerifierConfig(evaluate_fn=cancelled)),
+        "synthesizer": Cancelled(),
+    }[where]
+    settings: dict[str, Any] = {where: part}
+    loop = LoopConfig(max_iterations=1, branches=2, **settings)
+    watched = await watch(agent_with(answering("a", "b"), loop))
+    match where:
+        case "branch_vote":
+            assert isinstance(watched.error, RunError)
+            result = partial_result(watched.error)
+            assert result is not None
+            assert (result.exit_reason, result.error) == (ExitReason.ERROR, "CancelledError")
+        case "verifier":
+            assert watched.result is not None
+            assert watched.result.exit_reason is ExitReason.CRITERION_ERROR
+            assert watched.result.error == "CancelledError"
+        case _:
+            assert watched.result is not None
+            assert watched.result.text == "a"
+
+
+@requirement("branches.go-on")
+async def test_what_the_error_of_a_failed_run_says_to_leave_out_lets_it_go_on():
+    loop = LoopConfig(max_iterations=1, branches=2, verifier=grading(a=0.1, b=0.3))
+    log = EventLog()
+    down = ServerError("down")
+    with pytest.raises(ServerError):
+        await run_agent(agent_with(answering(down, down), loop), ASK, log=log)
+    healthy = agent_with(answering("a", "b"), loop)
+    with pytest.raises(RunError, match="leave RunEnded and every CandidateDropped of iteration 1"):
+        await resume_agent(healthy, log.events)
+    kept = [event for event in log.events if not isinstance(event, RunEnded | CandidateDropped)]
+    assert (await resume_agent(healthy, kept)).text == "b"
 
 
 @requirement("branches.failed-grading")
@@ -600,6 +735,73 @@ async def test_a_candidate_without_a_key_has_no_vote():
     assert (await run_agent(agent_with(answering("b", "b", "a"), loop), ASK)).text == "a"
 
 
+async def counted(*keys: Any) -> tuple[int, int]:
+    """Which candidate wins a vote for these keys, and how many were asked."""
+    loop = LoopConfig(
+        max_iterations=1, branches=len(keys), branch_vote=lambda r: keys[int(r.text.split()[1])]
+    )
+    agent = agent_with(answering(*(f"candidate {n}" for n in range(len(keys)))), loop)
+    result = await run_agent(agent, ASK)
+    return int(result.text.split()[1]), len(requests_of(agent))
+
+
+class Name:
+    """Equal to another one whatever the case; not hashable, and without a text of its own."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Name) and self.text.casefold() == other.text.casefold()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return "a name"
+
+
+@requirement("branches.vote-abstains")
+@pytest.mark.parametrize(
+    ("keys", "winner"),
+    [
+        ((None, None, 42, None, 42), 2),
+        ((None, None, None, None, 7), 4),
+        ((None, "", ""), 1),  # an empty key is a key
+        ((None, None, None), 0),
+    ],
+)
+async def test_none_is_no_vote(keys: tuple[Any, ...], winner: int):
+    assert (await counted(*keys))[0] == winner
+
+
+@requirement("branches.vote-abstains")
+async def test_where_all_abstain_the_first_with_an_answer_goes_forward():
+    loop = LoopConfig(max_iterations=1, branches=3, branch_vote=lambda _: None)
+    agent = agent_with(answering(ServerError("down"), "", "c"), loop)
+    assert (await run_agent(agent, ASK)).text == "c"
+
+
+@requirement("branches.vote-equality")
+@pytest.mark.parametrize(
+    ("keys", "winner"),
+    [
+        (({"n": 1, "sea": "Aegean"}, "x", {"sea": "Aegean", "n": 1}), 0),
+        ((["a", {"b": [1]}], ["x"], ["a", {"b": [1.0]}]), 0),
+        (("1", 1, 1.0), 1),
+        ((1, "1", "1"), 1),
+        (("0", 0, False), 1),
+        (({"a", "b"}, "x", frozenset("ba")), 0),
+        (([1, 2], (1, 2), (1, 2)), 1),
+        ((Name("x"), Name("Ada"), Name("ADA")), 1),
+        ((Name("x"), Name("y"), Name("y")), 1),
+        ((Sea(name="a"), Sea(name="b"), Sea(name="b")), 1),
+    ],
+    ids=range(10),
+)
+async def test_equal_keys_are_one_answer(keys: tuple[Any, ...], winner: int):
+    assert (await counted(*keys))[0] == winner
+
+
 @requirement("branches.vote-stops")
 @pytest.mark.parametrize(
     ("answers", "asked"),
@@ -675,10 +877,6 @@ async def test_a_confidence_is_read_or_none(merge: str, text: str, confidence: f
     assert purposes(agent) == {"worker": 2, "synthesizer": 1}
 
 
-class Sea(BaseModel):
-    name: str
-
-
 @requirement("branches.merge-keeps")
 async def test_a_merge_keeps_tool_calls_and_is_read_as_the_output():
     @tool
@@ -701,19 +899,107 @@ async def test_a_merge_keeps_tool_calls_and_is_read_as_the_output():
     assert [call["result"] for call in result.tool_calls] == ["a heron in 0", "a heron in 1"]
 
 
-@requirement("branches.merge-keeps")
-async def test_where_a_merge_does_not_fit_the_value_is_the_first_candidates():
+def seas(*merges: str) -> Speak:
+    """Candidates answer with a sea; merges and their repairs are these."""
+    left = list(merges)
+
     def speak(seen: SeenRequest) -> str:
-        if seen.request.purpose == "synthesizer":
-            return "Aegean, I think."
+        if seen.request.purpose != "worker":
+            return left.pop(0)
         return f'{{"name": "sea {numbered(seen)}"}}'
 
-    loop = LoopConfig(max_iterations=2, branches=2, criteria=[lambda ctx: bool(ctx.result.parsed)])
+    return speak
+
+
+@requirement("branches.merge-fits")
+async def test_a_merge_is_asked_for_by_the_schema_and_repaired_once():
+    loop = LoopConfig(max_iterations=1, branches=2)
+    speak = seas("Aegean, I think.\nCONFIDENCE: 0.9", '{"name": "Aegean"}\nCONFIDENCE: 0.6')
     agent = agent_with(speak, loop, response_model=Sea)
     result = await run_agent(agent, ASK)
-    assert (result.text, result.parsed) == ("Aegean, I think.", Sea(name="sea 1.0"))
-    assert result.loop_iterations == 1
-    assert "JSON of that very form" in requests_of(agent)[2].messages[0]["content"]
+    assert (result.text, result.parsed) == ('{"name": "Aegean"}', Sea(name="Aegean"))
+    assert result.confidence == 0.6
+    assert result.input_tokens == 10 * 4
+    assert purposes(agent) == {"worker": 2, "synthesizer": 1, "repair": 1}
+    merge, repair = requests_of(agent)[2:]
+    assert "JSON of that very form" in merge.messages[0]["content"]
+    assert merge.request.json_schema == repair.request.json_schema == Sea.model_json_schema()
+    assert merge.request.schema_name == "Sea"
+    assert repair.messages[:2] == merge.messages
+    assert repair.messages[2] == said("assistant", "Aegean, I think.")
+    assert "does not fit" in repair.messages[3]["content"]
+
+
+@requirement("branches.merge-fits")
+async def test_where_a_merge_does_not_fit_the_first_candidate_that_does_goes_forward(
+    caplog: pytest.LogCaptureFixture,
+):
+    def speak(seen: SeenRequest) -> Any:
+        if seen.request.purpose != "worker":
+            return "Aegean, I think."
+        assert seen.request.at is not None
+        if seen.request.at.branch == 0:  # and reaches the cap, which fits nothing
+            return reply("a long draft", call("look", "c1", where="x"))
+        return f'{{"name": "sea {numbered(seen)}"}}'
+
+    loop = LoopConfig(
+        max_iterations=1,
+        branches=3,
+        evaluate_final=True,
+        criteria=[lambda c: bool(c.result.parsed)],
+    )
+    agent = agent_with(speak, loop, response_model=Sea, tools=[look], max_turns=1)
+    result = await run_agent(agent, ASK)
+    assert (result.text, result.parsed) == ('{"name": "sea 1.1"}', Sea(name="sea 1.1"))
+    assert result.exit_reason is ExitReason.CONVERGED
+    assert "merging the candidates of agent 'tester' failed, candidate 1 goes" in caplog.text
+    assert purposes(agent) == {"worker": 3, "synthesizer": 1, "repair": 1}
+
+
+@requirement("branches.merge-fits")
+async def test_an_own_synthesizer_is_given_the_reader_and_held_to_it():
+    given: list[Any] = []
+
+    class Prose:
+        async def synthesize(
+            self,
+            query: str,
+            results: Sequence[AgentResult],
+            queue: Any = None,
+            *,
+            output: Any = None,
+        ) -> AgentResult:
+            given.append((output and output.name, [result.parsed for result in results]))
+            return AgentResult("x", "prose", [], 0, 0, "")
+
+    loop = LoopConfig(max_iterations=1, branches=2, synthesizer=Prose())
+    result = await run_agent(agent_with(seas(), loop, response_model=Sea), ASK)
+    assert given == [("Sea", [Sea(name="sea 1.0"), Sea(name="sea 1.1")])]
+    assert result.parsed == Sea(name="sea 1.0")
+    result = await run_agent(agent_with(seas(), loop), ASK)
+    assert given[1] == (None, [None, None])
+    assert result.text == "prose"
+
+
+@requirement("branches.merge-empty")
+@pytest.mark.parametrize("merge", ["", " \n", "CONFIDENCE: 0.95", "\nCONFIDENCE: 0.95\n"])
+async def test_a_merge_without_an_answer_replaces_no_candidate(
+    merge: str, caplog: pytest.LogCaptureFixture
+):
+    def speak(seen: SeenRequest) -> str:
+        if seen.request.purpose == "synthesizer":
+            return merge
+        return "" if numbered(seen) == "1.0" else numbered(seen)
+
+    loop = LoopConfig(
+        max_iterations=1, branches=3, convergence_fn=lambda r: (r.confidence or 0) >= 0.8
+    )
+    watched = await watch(agent_with(speak, loop))
+    assert watched.result is not None
+    assert (watched.result.text, watched.result.confidence) == ("1.1", None)
+    assert watched.result.exit_reason is ExitReason.MAX_ITERATIONS
+    assert watched.data(EventType.BRANCH_SELECTED)[0]["winning_index"] == 1
+    assert "empty text" in caplog.text
 
 
 @requirement("branches.merge-keeps")

@@ -11,7 +11,8 @@ What must hold, exactly, for every prefix (after a trip through JSON):
 * A failure of the model is the end of the run only once the log says so; before that, a resume asks
   the model again.
 * An exception object does not outlive its process. Once a log holds a judge's failure under
-  ``FAIL_RUN``, or the end of a failed run, a resume raises ours with the same text and result.
+  ``FAIL_RUN``, what a candidate failed with, or the end of a failed run, a resume raises ours with
+  the same text and result.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ from untildone import (
     tool,
 )
 from untildone.domain.log import (
+    CandidateDropped,
     IterationEnded,
     LogEvent,
     ModelCallFailed,
@@ -917,3 +919,151 @@ async def test_every_prefix_of_a_log_with_candidates_leads_to_the_undisturbed_en
         )
         assert again.asked == model.asked - replied, where
         assert shop.ran == tools_to_run(log.events, prefix), where
+
+
+# --- Candidates that end in other ways ------------------------------------------------------------
+
+
+class Chorus:
+    """A model with a line for each candidate, in every iteration; merges have lines of theirs.
+
+    Of candidates that race, each begins when the one before it must have ended.
+    """
+
+    name = "chorus"
+
+    def __init__(self, lines: Sequence[Any], merges: Sequence[str], begun: Counter[str]) -> None:
+        self.lines = lines
+        self.merges = merges
+        self.merged = begun["synthesizer"] + begun["repair"]
+        self.asked: Counter[tuple[str, int, int, int]] = Counter()
+
+    async def generate(self, request: Any, on_delta: Any = None) -> ModelReply:
+        usage = Usage(input_tokens=100, output_tokens=10)
+        if request.purpose in ("synthesizer", "repair"):
+            text = self.merges[self.merged]
+            self.merged += 1
+            return ModelReply(message=Message("assistant", text), usage=usage, model="chorus")
+        at = request.at
+        for _ in range(1 + 100 * at.branch):
+            await asyncio.sleep(0)
+        line = self.lines[at.branch]
+        if isinstance(line, BaseException):
+            raise line
+        self.asked[place_of("worker", at)] += 1
+        text, wanted, _ = line if isinstance(line, tuple) else (line, (), None)
+        return ModelReply(message=Message("assistant", text, tuple(wanted)), usage=usage)
+
+
+@dataclass(frozen=True)
+class Chorale:
+    """A run of a chorus."""
+
+    lines: Sequence[Any]
+    loop: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    merges: Sequence[str] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def agent(self, prefix: Sequence[LogEvent] = ()) -> Agent:
+        model = Chorus(self.lines, self.merges, finished_calls(prefix))
+        loop = LoopConfig(**{"max_iterations": 2, "branches": len(self.lines), **self.loop})
+        tools = Workshop().tools
+        return Agent("tester", model, tools=tools, loop_config=loop, **self.settings)
+
+
+def by_length(_query: str, result: AgentResult) -> VerifierFeedback:
+    return VerifierFeedback(min(1.0, len(result.text) / 40), ["thin"])
+
+
+def dark(_query: str, _result: AgentResult) -> VerifierFeedback:
+    raise OSError("dark")
+
+
+class Label:
+    """Equal to what begins with the same letter; it cannot be hashed."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Label) and other.text[0] == self.text[0]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{self.text[0]}>"
+
+
+LONG = "a long draft, still looking something up"
+CAPPED = calls(LONG, look("a"))
+RAISING = {"max_turns": 1, "on_max_turns": "raise"}
+DOWN = ServerError("down", status=500, usage=Usage())
+GRADED = {"verifier": Verifier(VerifierConfig(evaluate_fn=by_length, threshold=0.95))}
+NINE = Verifier(VerifierConfig(evaluate_fn=by_length, threshold=0.9))
+RACED = {"verifier": NINE, "branch_early_stop": True}
+DARK = {"verifier": Verifier(VerifierConfig(evaluate_fn=dark))}
+KEYS = {"a": {"n": 1, "of": [2]}, "b": None, "c": {"of": [2.0], "n": 1}, "d": ["x"]}
+PERSON = {"response_model": Person}
+ANN, BEN = '{"name": "Ann", "age": 7}', '{"name": "Ben", "age": 8}'
+
+CHORALES: dict[str, Chorale] = {
+    "a cap that is an error, graded": Chorale([CAPPED, "short", "longer"], GRADED, (), RAISING),
+    "a cap that is an error, raced": Chorale([CAPPED, "short", LONG], RACED, (), RAISING),
+    "a cap that is an error, voted": Chorale(
+        [CAPPED, "b", "a"], {"branch_vote": lambda r: r.text}, (), RAISING
+    ),
+    "a cap that is an error, merged": Chorale([CAPPED, "b", "a"], {}, ["1", "2"], RAISING),
+    "a cap that is an error, one left": Chorale([CAPPED, CAPPED, "a"], {}, (), RAISING),
+    "a cap that is an error, for all": Chorale([CAPPED, CAPPED], GRADED, (), RAISING),
+    "the first passes": Chorale([LONG, "x" * 40, "x" * 40], RACED),
+    "the second passes": Chorale(["short", LONG[:38], "x" * 40], RACED),
+    "none passes": Chorale(["short", "longer", "long"], RACED),
+    "all fail": Chorale([DOWN, ServerError("down too", usage=Usage())], GRADED),
+    "all fail in a race": Chorale([DOWN, DOWN], RACED),
+    "all gradings fail": Chorale(["a", "b"], DARK),
+    "all gradings fail in a race": Chorale(["a", "b"], {**DARK, "branch_early_stop": True}),
+    "all gradings fail the run": Chorale(["a", "b"], {**DARK, "on_criterion_error": FAIL}),
+    "one fails, one grading fails": Chorale([DOWN, "b"], DARK),
+    "keys by value, and none": Chorale(
+        ["d", "b", "a", "c"], {"branch_vote": lambda r: KEYS[r.text]}
+    ),
+    "keys that know what they equal": Chorale(
+        ["x", "yz", "yw"], {"branch_vote": lambda r: Label(r.text)}
+    ),
+    "all abstain": Chorale(["", "b", "c"], {"branch_vote": lambda _: None}),
+    "an empty merge": Chorale(["", "b", "c"], {}, ["CONFIDENCE: 0.9", ""]),
+    "merges that fit": Chorale([ANN, BEN], {}, ["Ann", f"{BEN}\nCONFIDENCE: 0.5", ANN], PERSON),
+    "merges that do not fit": Chorale([ANN, BEN], {}, ["Ann", "Ben", "Ann", "Ben"], PERSON),
+}
+
+
+@requirement("resume.same-outcome", "resume.nothing-twice", "resume.branches")
+@pytest.mark.parametrize("chorale", CHORALES.values(), ids=CHORALES)
+async def test_every_prefix_of_a_log_leads_to_the_end_of_its_candidates(chorale: Chorale):
+    log = EventLog()
+    whole, error = await _outcome(run_agent(chorale.agent(), ASK, log=log))
+    for length in range(1, len(log) + 1):
+        prefix = through_json(log[:length])
+        agent = chorale.agent(prefix)
+        again, after = await _outcome(resume_agent(agent, prefix))
+        where = f"after {length} of {len(log)} events, the last one {prefix[-1]}"
+        assert again == whole, where
+        if type(after) is not type(error) or str(after) != str(error):
+            assert any(isinstance(e, CandidateDropped) for e in prefix), where
+            text = f"{type(error).__name__}: {error}"
+            assert isinstance(after, RunError), where
+            assert text in str(after), where
+        assert isinstance(agent.model, Chorus)
+        replied = Counter(
+            place_of("worker", event.at)
+            for event in prefix
+            if isinstance(event, ModelCallReplied) and event.purpose == "worker"
+        )
+        assert not replied & agent.model.asked, where
+
+
+async def _outcome(work: Any) -> tuple[dict[str, Any], Exception | None]:
+    try:
+        return as_data(await work), None
+    except Exception as error:
+        return as_data(partial_result(error)), error

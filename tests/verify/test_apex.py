@@ -16,6 +16,7 @@ from untildone import (
     APEXSynthesizer,
     ConfigError,
     EventType,
+    OutputParseError,
     ServerError,
     Usage,
 )
@@ -154,6 +155,64 @@ async def test_what_cannot_be_merged_is_refused_before_a_model_is_asked():
         await synthesizer.synthesize("?", [])
     with pytest.raises(ConfigError, match="tool_defs"):
         await synthesizer.synthesize("?", [result("a")], tool_defs=[len])
+
+
+@pytest.mark.parametrize(
+    ("given_in", "match"),
+    [
+        ([None], r"results\[0\] is None"),
+        (["a"], r"results\[0\] is 'a'"),
+        ([result("a"), {}], r"results\[1\] is {}"),
+        ("ab", "a list of AgentResults"),
+        (None, "a list of AgentResults"),
+        (result("a"), "a list of AgentResults"),
+    ],
+)
+async def test_what_is_no_list_of_results_is_refused_by_name(given_in: Any, match: str):
+    with pytest.raises(ConfigError, match=match):
+        await APEXSynthesizer(ScriptedModel([])).synthesize("?", given_in)
+
+
+# ── A form that it must fit ──────────────────────────────────────────────────────────────────────
+
+
+class Number:
+    """Reads a number."""
+
+    name = "number"
+    json_schema: dict[str, Any] = {"type": "integer"}  # noqa: RUF012
+
+    def read(self, text: str) -> int:
+        if not text.isdecimal():
+            raise OutputParseError("it is no number", text)
+        return int(text)
+
+
+async def test_an_answer_is_read_by_the_given_form_and_sent_back_once():
+    first = reply("many\nCONFIDENCE: 0.9", usage=Usage(input_tokens=100, output_tokens=10))
+    second = reply("7\nCONFIDENCE: 0.4", usage=Usage(input_tokens=200, output_tokens=20))
+    model = ScriptedModel([first, second])
+    queue: asyncio.Queue[Any] = asyncio.Queue()
+    both = await APEXSynthesizer(model).synthesize(
+        "?", [result("6"), result("8")], queue, output=Number()
+    )
+    assert (both.text, both.parsed, both.confidence) == ("7", 7, 0.4)
+    assert (both.input_tokens, both.output_tokens) == (20 + 300, 2 + 30)
+    assert [seen.request.purpose for seen in model.requests] == ["synthesizer", "repair"]
+    assert {seen.request.schema_name for seen in model.requests} == {"number"}
+    assert all(seen.request.json_schema == {"type": "integer"} for seen in model.requests)
+    assert "it is no number" in model.requests[1].messages[-1]["content"]
+    shown = [queue.get_nowait().event for _ in range(queue.qsize())]
+    assert shown == [EventType.APEX_START, EventType.APEX_DONE]
+
+
+@pytest.mark.parametrize("unfit", ["many", "", "CONFIDENCE: 0.5"])
+async def test_an_answer_that_does_not_fit_twice_is_an_error(unfit: str):
+    model = ScriptedModel([unfit, "more", "7"])
+    with pytest.raises(OutputParseError, match="it is no number"):
+        await APEXSynthesizer(model).synthesize("?", [result("6")], output=Number())
+    assert len(model.requests) == 2
+    assert all(message["content"] for message in model.requests[1].messages)
 
 
 # ── Events and failures ──────────────────────────────────────────────────────────────────────────

@@ -257,10 +257,13 @@ class CriterionJudged(Record):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Voted(Record):
-    """A candidate's answer, reduced to the key by which answers are counted."""
+    """A candidate's answer, reduced to the key by which answers are counted; None: it abstains.
+
+    Answers with equal keys have the same text here.
+    """
 
     at: At
-    key: str
+    key: str | None
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -25,19 +25,22 @@ from untildone.domain.log import BranchSelected, CandidateDropped, PredicateJudg
 from untildone.domain.messages import Message
 from untildone.domain.results import AgentResult
 from untildone.engine.context import Run
+from untildone.engine.ending import ended_by_the_cap, max_turns_text
 from untildone.engine.judging import fail_judging, grade_answer
 from untildone.engine.turns import run_turns
 from untildone.policy.branches import (
     best_graded,
     candidates_to_grade,
     candidates_to_run,
-    has_passed,
     live_candidates,
+    overtaken_candidates,
+    stand_in,
     winner_by_vote,
 )
 from untildone.policy.grading import checked_confidence
 from untildone.policy.outcome import candidate_result
 from untildone.policy.steps import GradeBranches, RunBranches, SelectBranch
+from untildone.policy.vote_keys import key_text
 from untildone.ports import Synthesizer
 
 _log = logging.getLogger("untildone")
@@ -78,6 +81,8 @@ async def _run_branches(run: Run) -> None:
 async def _select_branch(run: Run) -> None:
     """Sends one answer forward: the best graded, the most voted for, the only one, or a merge."""
     state, loop = run.state, run.loop_rules
+    for branch in overtaken_candidates(state, loop):  # of a run that was cut off in between
+        await run.record(CandidateDropped(run.at(branch=branch), None))
     live = live_candidates(state)
     if not live:
         await _all_failed(run)
@@ -90,8 +95,7 @@ async def _select_branch(run: Run) -> None:
             run.early = early  # what it carries is the caller's
         await run.record(BranchSelected(run.at(), winner, score))
     elif loop.votes:
-        winner = winner_by_vote([agent_run.vote for agent_run in state.runs])
-        await run.record(BranchSelected(run.at(), winner))
+        await run.record(BranchSelected(run.at(), winner_by_vote(state)))
     elif len(live) == 1:
         await run.record(BranchSelected(run.at(), live[0]))
     else:
@@ -106,13 +110,17 @@ async def _merge(run: Run, live: list[int]) -> None:
     queue = None if live_stream is None else live_stream.queue
     try:
         merged = await _merged(run, run.synthesizer, results, queue)
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
         stop_if_cancelled()
-        # The candidates are paid for: the first one goes forward rather than none.
+        # The candidates are paid for: one of them goes forward rather than none.
+        winner = stand_in(run.state)
         _log.warning(
-            "merging the candidates of agent %r failed: %s", run.agent.name, describe(error)
+            "merging the candidates of agent %r failed, candidate %d goes forward: %s",
+            run.agent.name,
+            winner,
+            describe(error),
         )
-        await run.record(BranchSelected(run.at(), live[0]))
+        await run.record(BranchSelected(run.at(), winner))
         return
     message = Message("assistant", merged.text)
     confidence = checked_confidence(merged.confidence)
@@ -124,36 +132,57 @@ async def _merge(run: Run, live: list[int]) -> None:
 async def _merged(
     run: Run, synthesizer: Synthesizer, results: list[AgentResult], queue: Any
 ) -> AgentResult:
-    """What a synthesizer makes of the candidates; one that asks models is given the run's way."""
+    """What a synthesizer makes of the candidates, given those things of the run that it takes.
+
+    Raises:
+        GradingError: It gave no answer.
+        OutputParseError: What it gave does not fit ``response_model``.
+    """
     synthesize: Any = synthesizer.synthesize
-    metered = {"model": run.judge_model} if _takes_model(synthesize) else {}
-    merged: object = await synthesize(run.query, results, queue, **metered)
-    if isinstance(merged, AgentResult) and isinstance(merged.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return merged
-    raise GradingError(f"synthesize gave {merged!r:.80}; it must give an AgentResult with a text")
+    offered = {"model": run.judge_model, "output": run.output}
+    taken = {name: offered[name] for name in _keywords(synthesize) if name in offered}
+    merged: object = await synthesize(run.query, results, queue, **taken)
+    if not isinstance(merged, AgentResult) or not isinstance(merged.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise GradingError(
+            f"synthesize gave {merged!r:.80}; it must give an AgentResult with a text"
+        )
+    if not merged.text.strip():
+        raise GradingError("synthesize gave an empty text; the merged answer must stand there")
+    if run.output is not None:
+        run.output.read(merged.text)
+    return merged
 
 
-def _takes_model(synthesize: Any) -> bool:
+def _keywords(synthesize: Any) -> list[str]:
+    """The parameters that are not among the three given by position."""
     try:
         parameters = inspect.signature(synthesize).parameters.values()
     except (TypeError, ValueError):  # written in C, or no function at all
-        return False
-    return any(
-        each.name == "model" and (each.kind is each.KEYWORD_ONLY or place >= _GIVEN)
+        return []
+    return [
+        each.name
         for place, each in enumerate(parameters)
-    )
+        if each.kind is each.KEYWORD_ONLY or place >= _GIVEN
+    ]
 
 
 async def _all_failed(run: Run) -> None:
-    """Failed gradings are a criterion error; failed candidates fail the run."""
+    """Failed gradings are a criterion error; failed candidates fail the run.
+
+    What was raised before the run was resumed is only known by its text.
+    """
     state = run.state
     dropped = state.current.dropped
     failure = run.branch_failures.get(state.winner)
     text = "every candidate failed" if dropped is None or not dropped.error else dropped.error
     if dropped is not None and dropped.in_grading:
-        await fail_judging(run, "verifier", None, failure or GradingError(text))
+        await fail_judging(run, "verifier", None, failure or text)
         return
-    raise failure or RunError(text)
+    if ended_by_the_cap(run):
+        raise MaxTurnsError(max_turns_text(run))
+    if isinstance(failure, Exception):
+        raise failure
+    raise RunError(text) from failure  # a cancellation of something else is not the run's
 
 
 async def _run_candidate(run: Run, branch: int) -> None:
@@ -162,13 +191,29 @@ async def _run_candidate(run: Run, branch: int) -> None:
     if agent_run.exit is None:
         await run_turns(run, branch)
     if agent_run.exit is ExitReason.MAX_TURNS and run.agent.on_max_turns == "raise":
-        raise MaxTurnsError(f"candidate {branch} used all {run.agent.max_turns} turns")
+        raise MaxTurnsError(max_turns_text(run))
     vote_key = run.loop.branch_vote if run.loop is not None else None
     if vote_key is not None and agent_run.exit is not ExitReason.AWAITING_APPROVAL:
         result = run.with_parsed(candidate_result(run.state, branch))
         key: Any = vote_key(result)
         key = await key if inspect.isawaitable(key) else key
-        await run.record(Voted(run.at(branch=branch), str(key)))
+        vote = None if key is None else _vote_text(run, key)
+        await run.record(Voted(run.at(branch=branch), vote))
+
+
+def _vote_text(run: Run, key: Any) -> str:
+    """A key as the log has it: equal keys have one text, and others never share it."""
+    known = run.vote_keys
+    for other, text in known:
+        if other is key or other == key:
+            return text
+    text = key_text(key)
+    if text is None:
+        text = f"{type(key).__name__}: {key!r}"
+        if any(text == taken for _, taken in known):
+            text = f"{text} (no. {len(known)})"
+    known.append((key, text))
+    return text
 
 
 async def _grade_candidate(run: Run, branch: int) -> None:
@@ -184,7 +229,8 @@ async def _grade_candidate(run: Run, branch: int) -> None:
         confidence = checked_confidence(result.confidence)
         await run.record(PredicateJudged(at, "stop_condition", True, confidence))
         return
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        stop_if_cancelled()
         await _drop(run, branch, error, in_grading=True)
         return
     await run.record(event)
@@ -193,29 +239,28 @@ async def _grade_candidate(run: Run, branch: int) -> None:
 async def _race(run: Run, wanted: list[int]) -> None:
     """Candidates run and are graded at once; the first that passes ends the others."""
     tasks: dict[int, asyncio.Task[Any] | None] = {}
-    won = False
+    state, ended = run.state, False
 
     async def run_and_grade(run: Run, branch: int) -> None:
-        nonlocal won
+        nonlocal ended
         await _run_candidate(run, branch)
-        agent_run = run.state.runs[branch]
-        if agent_run.exit is ExitReason.AWAITING_APPROVAL:
+        if state.runs[branch].exit is ExitReason.AWAITING_APPROVAL:
             return
         await _grade_candidate(run, branch)
-        if not won and has_passed(agent_run):
-            won = True
+        if state.first_passed is not None and not ended:
+            ended = True
             for other, task in tasks.items():
-                if other != branch and task is not None:
+                if other not in (branch, state.first_passed) and task is not None:
                     task.cancel()
 
     async def guarded(branch: int) -> None:
         tasks[branch] = asyncio.current_task()
         try:
-            if won:  # before this one had begun
+            if state.first_passed is not None:  # before this one had begun
                 raise asyncio.CancelledError
             await _dropping_failures(run, branch, run_and_grade)
         except asyncio.CancelledError:
-            if not won:
+            if branch not in overtaken_candidates(state, run.loop_rules):
                 raise
             run.record.note(CandidateDropped(run.at(branch=branch), None))
 

@@ -16,12 +16,7 @@ from untildone.domain.results import AgentResult
 from untildone.domain.tools import ToolSpecs
 from untildone.domain.usage import NO_USAGE, Usage
 from untildone.engine.record import Recorder
-from untildone.policy.outcome import (
-    iteration_result,
-    texts_to_parse,
-    update_totals,
-    usage_of,
-)
+from untildone.policy.outcome import iteration_result, update_totals, usage_of
 from untildone.policy.rules import LoopRules
 from untildone.policy.state import RunState
 from untildone.ports import Model, Offload, OutputReader, RunModel, Synthesizer, Tool
@@ -52,6 +47,7 @@ class Run:
         spent_before: What a resumed run had cost before it was resumed.
         failure: What a judge raised, while it is needed to end the run.
         branch_failures: What candidates of the current iteration raised, by index.
+        vote_keys: What candidates voted for, each different key once, with its text in the log.
         early: The ``LoopConvergedError`` that a predicate raised, likewise.
     """
 
@@ -74,6 +70,7 @@ class Run:
     spent_before: Usage = NO_USAGE
     failure: BaseException | None = None
     branch_failures: dict[int, BaseException] = field(default_factory=dict[int, BaseException])
+    vote_keys: list[tuple[Any, str]] = field(default_factory=list[tuple[Any, str]])
     early: LoopConvergedError | None = None
     _judged: AgentResult | None = None
     _here: At | None = None
@@ -124,15 +121,10 @@ class Run:
         return result
 
     def with_parsed(self, result: AgentResult) -> AgentResult:
-        """The result with its text read as ``response_model``, where it fits.
-
-        Where a merge does not fit, the value is that of the first of its candidates that did.
-        """
+        """The result with its text read as ``response_model``, where it fits."""
         if self.output is not None:
-            for text in texts_to_parse(self.state, result):
-                with suppress(OutputParseError):
-                    result.parsed = self.output.read(text)
-                    break
+            with suppress(OutputParseError):
+                result.parsed = self.output.read(result.text)
         return result
 
     def temperature(self, at: At) -> float | None:

@@ -60,12 +60,12 @@ def give_result(run: Run) -> AgentResult:
             raise error
         case ExitReason.MAX_TURNS if state.rules.raise_on_max_turns:
             raise _max_turns_error(run, result)
-        case ExitReason.ERROR if state.runs and state.current.exit is ExitReason.MAX_TURNS:
+        case ExitReason.ERROR if ended_by_the_cap(run):
             raise _max_turns_error(run, result)
         case ExitReason.ERROR | ExitReason.CANCELLED:
             raise RunError(
                 f"run {run.run_id} has already ended: {ended.reason} ({ended.error}); to go on from"
-                " before that, leave the log's last event (RunEnded) out",
+                f" before that, leave {_what_ended(run)} out",
                 result,
             )
         case _:
@@ -94,7 +94,7 @@ def _end_raising(run: Run, reason: ExitReason, error: BaseException) -> None:
     if not had_ended:
         for branch, agent_run in enumerate(state.runs):
             answer_the_rest(run, agent_run, run.at(branch=branch, turn=agent_run.turns))
-        run.record.note(RunEnded(run.at(), reason, describe(error)))
+        run.record.note(RunEnded(run.at(), reason, _in_words(run, error)))
     ended = state.ended
     if ended is not None and not (had_ended and partial_result(error) is not None):
         result = run.with_parsed(final_result(state, ended.reason, ended.error))
@@ -106,7 +106,7 @@ def _error_text(run: Run, reason: ExitReason) -> str | None:
     if reason is ExitReason.CRITERION_ERROR and closed is not None:
         return closed.error
     if reason is ExitReason.ERROR:
-        return f"MaxTurnsError: {_max_turns_text(run)}"
+        return f"MaxTurnsError: {max_turns_text(run)}"
     return None
 
 
@@ -125,11 +125,37 @@ def _early_exit(run: Run, result: AgentResult) -> LoopConvergedError:
     return error
 
 
+def _in_words(run: Run, error: BaseException) -> str:
+    """What ended the run; where a candidate had raised it before a resume, as the log has it."""
+    dropped = run.state.current.dropped if run.state.runs else None
+    is_known = dropped is not None and dropped.error == str(error)
+    return str(error) if type(error) is RunError and is_known else describe(error)
+
+
+def _what_ended(run: Run) -> str:
+    """The events without which a failed run is not over yet."""
+    runs = run.state.runs
+    if runs and all(each.dropped is not None for each in runs):
+        return f"RunEnded and every CandidateDropped of iteration {run.state.iteration}"
+    return "the log's last event (RunEnded)"
+
+
+def ended_by_the_cap(run: Run) -> bool:
+    """Whether the agent run that stands for the iteration used all its turns, which is an error."""
+    state = run.state
+    return (
+        bool(state.runs)
+        and state.rules.raise_on_max_turns
+        and state.current.exit is ExitReason.MAX_TURNS
+    )
+
+
 def _max_turns_error(run: Run, result: AgentResult) -> MaxTurnsError:
-    return MaxTurnsError(_max_turns_text(run), result)
+    return MaxTurnsError(max_turns_text(run), result)
 
 
-def _max_turns_text(run: Run) -> str:
+def max_turns_text(run: Run) -> str:
+    """What a ``MaxTurnsError`` of the run says."""
     return (
         f"agent {run.agent.name!r} used all {run.state.rules.max_turns} turns without finishing;"
         " raise max_turns, split the task, or use on_max_turns='return'"

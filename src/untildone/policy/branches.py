@@ -16,33 +16,48 @@ def live_candidates(state: RunState) -> list[int]:
 
 
 def candidates_to_run(state: RunState, loop: LoopRules) -> list[int]:
-    """The candidates that have to be taken on now; empty when there are enough."""
+    """The candidates that have to be taken on now; empty when there are enough.
+
+    In a race that includes one that has ended and was cut off before its grade; it comes first.
+    """
     if loop.votes:
         return _next_wave(state.runs)
-    if loop.branch_early_stop and _one_has_passed(state):
+    if not loop.branch_early_stop:
+        return [index for index in live_candidates(state) if _is_unfinished(state, index)]
+    if state.first_passed is not None:
         return []
-    return [index for index, run in enumerate(state.runs) if _is_unfinished(run)]
+    waiting = candidates_to_grade(state, loop)
+    unfinished = [index for index in live_candidates(state) if _is_unfinished(state, index)]
+    return [*waiting, *(index for index in unfinished if index not in waiting)]
+
+
+def overtaken_candidates(state: RunState, loop: LoopRules) -> list[int]:
+    """The candidates of a race that another one has won while they had no grade."""
+    if not loop.branch_early_stop or state.first_passed is None:
+        return []
+    return [index for index in live_candidates(state) if not _is_graded(state.runs[index])]
 
 
 def candidates_to_grade(state: RunState, loop: LoopRules) -> list[int]:
     """The candidates that have an answer and no grade."""
-    if loop.branch_early_stop and _one_has_passed(state):
+    if loop.branch_early_stop and state.first_passed is not None:
         return []
     return [
         index
-        for index, run in enumerate(state.runs)
-        if run.dropped is None
-        and run.grade is None
-        and run.stopped is None
-        and run.exit is not None
+        for index in live_candidates(state)
+        if not _is_graded(state.runs[index])
+        and state.runs[index].exit not in (None, ExitReason.AWAITING_APPROVAL)
     ]
 
 
 def best_graded(state: RunState) -> int:
     """The live candidate with the best score; of equals, the first.
 
-    One that its grader ended the run with comes before all of them.
+    One that its grader ended the run with comes before all of them; in a race, the one that won.
     """
+    loop = state.rules.loop
+    if loop is not None and loop.branch_early_stop and state.first_passed is not None:
+        return state.first_passed
     for index in live_candidates(state):
         if state.runs[index].stopped is not None:
             return index
@@ -54,14 +69,25 @@ def best_graded(state: RunState) -> int:
     return max(scores, key=lambda index: (scores[index], -index))
 
 
-def winner_by_vote(votes: Sequence[str | None]) -> int:
+def winner_by_vote(state: RunState) -> int:
     """The first candidate of the most frequent answer; of equals, the one that came first.
 
-    Args:
-        votes: Each candidate's answer as a key, None where it has none. At least one is a key.
+    Where all abstained it is the first live one with an answer.
     """
+    votes = [run.vote for run in state.runs]
     leader = _leader(votes)
-    return next(index for index, vote in enumerate(votes) if vote == leader)
+    return stand_in(state) if leader is None else votes.index(leader)
+
+
+def stand_in(state: RunState) -> int:
+    """The live candidate that goes forward where none is chosen and nothing could be merged.
+
+    That is the first whose answer fits ``response_model``, else the first that has an answer.
+    """
+    live = live_candidates(state)
+    fitting = (index for index in live if state.runs[index].output_fits)
+    answering = (index for index in live if state.runs[index].text.strip())
+    return next(fitting, next(answering, live[0]))
 
 
 def votes_needed(votes: Sequence[str | None], count: int) -> int:
@@ -99,16 +125,18 @@ def has_passed(run: AgentRun) -> bool:
     return run.stopped is not None or (run.grade is not None and run.grade.converged)
 
 
-def _one_has_passed(state: RunState) -> bool:
-    return any(has_passed(run) for run in state.runs)
+def _is_graded(run: AgentRun) -> bool:
+    return run.grade is not None or run.stopped is not None
 
 
-def _is_unfinished(run: AgentRun) -> bool:
-    return run.exit is None and run.dropped is None
+def _is_unfinished(state: RunState, index: int) -> bool:
+    """Whether a live candidate has no inner exit, or one that it is still to be dropped for."""
+    reason = state.runs[index].exit
+    return reason is None or (reason is ExitReason.MAX_TURNS and state.rules.raise_on_max_turns)
 
 
 def _is_unresolved(run: AgentRun) -> bool:
-    return run.vote is None and run.dropped is None
+    return not run.has_voted and run.dropped is None
 
 
 def _waits_for_approval(run: AgentRun) -> bool:

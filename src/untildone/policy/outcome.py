@@ -28,16 +28,6 @@ def candidate_result(state: RunState, branch: int) -> AgentResult:
     return result
 
 
-def texts_to_parse(state: RunState, result: AgentResult) -> list[str]:
-    """What a result's value may be read of: its text, then those that it was merged from."""
-    known = (state.best, state.last)
-    runs = [seen.run for seen in known if seen and seen.iteration == result.best_iteration]
-    if result.best_iteration == state.iteration and state.runs:
-        runs.append(state.current)
-    merged_from = runs[0].merged_from if runs and runs[0].text == result.text else ()
-    return [result.text, *(candidate.text for candidate in merged_from)]
-
-
 def update_totals(result: AgentResult, state: RunState) -> None:
     """Brings usage, turns and scores of a result up to date with the state."""
     result.input_tokens = state.input_tokens

@@ -10,17 +10,18 @@ import logging
 import re
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from untildone.domain.bounds import check_number
-from untildone.domain.errors import ConfigError
+from untildone.domain.errors import ConfigError, OutputParseError
 from untildone.domain.messages import Message, user_message
 from untildone.domain.requests import ModelRequest
 from untildone.domain.results import AgentResult
 from untildone.domain.stream import EventType, StreamEvent
+from untildone.domain.usage import UNKNOWN_USAGE
 from untildone.policy.framing import framed
-from untildone.ports import Model
+from untildone.ports import Model, OutputReader
 
 _log = logging.getLogger("untildone")
 
@@ -102,6 +103,8 @@ class APEXSynthesizer:
         results: Sequence[AgentResult],
         queue: Any = None,
         tool_defs: Any = None,
+        *,
+        output: OutputReader | None = None,
     ) -> AgentResult:
         """Merges results into one.
 
@@ -110,44 +113,61 @@ class APEXSynthesizer:
             results: The answers; at least one.
             queue: Gets APEX_START and APEX_DONE.
             tool_defs: Not supported; leave it out.
+            output: Reads the merged answer, which must fit: the model is given its schema, and told
+                once where the answer does not. Inside a run it is the agent's ``response_model``.
 
         Returns:
-            The merged text; ``confidence`` as the model gave it, or None; the tool calls of all
-            results; usage of all results and of the merging call.
+            The merged text; ``confidence`` as the model gave it, or None; ``parsed`` by ``output``,
+            else the first that a result has; the tool calls of all results; usage of all results
+            and of the merging call.
 
         Raises:
-            ConfigError: There is nothing to merge, or tools were given.
+            ConfigError: There is nothing to merge, something is no result, or tools were given.
             ModelError: The model failed.
+            OutputParseError: The answer does not fit ``output``, also after one repair.
         """
-        if not results:
-            raise ConfigError("synthesize was given no results; give at least one")
+        _check(results)
         if tool_defs:
             raise ConfigError("synthesize cannot use tools in this version; leave out tool_defs")
         await _show(queue, EventType.APEX_START, {"agents": len(results)})
-        reply = await self._model().generate(self._request(original_query, results))
-        text, confidence = split_confidence(reply.message.text)
-        await _show(queue, EventType.APEX_DONE, {"confidence": confidence})
-        usage = reply.usage
         merged = AgentResult(
             agent_id="apex",
-            text=text,
+            text="",
             tool_calls=[call for result in results for call in result.tool_calls],
             input_tokens=sum(result.input_tokens for result in results),
             output_tokens=sum(result.output_tokens for result in results),
             cached_tokens=sum(result.cached_tokens for result in results),
             unknown_usage_calls=sum(result.unknown_usage_calls for result in results),
-            model=reply.model or self._model().name,
-            confidence=confidence,
             parsed=next((r.parsed for r in results if r.parsed is not None), None),
-            finish_reason=reply.finish_reason,
         )
-        if usage is None:
-            merged.unknown_usage_calls += 1
-        else:
-            merged.input_tokens += usage.input_tokens
-            merged.output_tokens += usage.output_tokens
-            merged.cached_tokens += usage.cached_tokens
+        request = self._request(original_query, results, output)
+        try:
+            await self._answer(request, merged, output)
+        except OutputParseError as error:
+            await self._answer(_repair(request, merged, error), merged, output)
+        await _show(queue, EventType.APEX_DONE, {"confidence": merged.confidence})
         return merged
+
+    async def _answer(
+        self, request: ModelRequest, merged: AgentResult, output: OutputReader | None
+    ) -> None:
+        """Asks, and puts what the reply says and cost into the result.
+
+        Raises:
+            OutputParseError: The answer does not fit.
+        """
+        model = self._model()
+        reply = await model.generate(request)
+        usage = UNKNOWN_USAGE if reply.usage is None else reply.usage
+        merged.input_tokens += usage.input_tokens
+        merged.output_tokens += usage.output_tokens
+        merged.cached_tokens += usage.cached_tokens
+        merged.unknown_usage_calls += usage.unknown_calls
+        merged.model = reply.model or model.name
+        merged.finish_reason = reply.finish_reason
+        merged.text, merged.confidence = split_confidence(reply.message.text)
+        if output is not None:
+            merged.parsed = output.read(merged.text)
 
     def asking(self, model: Model) -> Self:
         """The same synthesizer with another model: a run has it ask by the run's own way."""
@@ -178,23 +198,28 @@ class APEXSynthesizer:
 
         return resolve_model(self.model)
 
-    def _request(self, query: str, results: Sequence[AgentResult]) -> ModelRequest:
+    def _request(
+        self, query: str, results: Sequence[AgentResult], output: OutputReader | None
+    ) -> ModelRequest:
         if self.config.system_prompt:
             instructions = self.config.system_prompt
-        elif all(result.parsed is not None for result in results):
+        elif output is not None or all(result.parsed is not None for result in results):
             instructions = _INSTRUCTIONS + _SAME_FORM  # which has no room for names in brackets
         else:
             instructions = _INSTRUCTIONS + (_CITE if self.config.cite_sources else "")
         answers = "\n\n".join(
             framed(f"agent-{number}", result.text) for number, result in enumerate(results, 1)
         )
-        return ModelRequest(
+        request = ModelRequest(
             messages=[
                 Message("system", instructions),
                 user_message(f"{framed('request', query)}\n\n{answers}"),
             ],
             purpose="synthesizer",
         )
+        if output is not None:
+            request.json_schema, request.schema_name = output.json_schema, output.name
+        return request
 
 
 _LEAST_SHARE: Final = 0.5
@@ -209,6 +234,29 @@ def split_confidence(text: str) -> tuple[str, float | None]:
     if found is None or float(found[1]) > 1:
         return text, None
     return answer.rstrip(), float(found[1])
+
+
+def _check(results: Sequence[AgentResult]) -> None:
+    if isinstance(results, str) or not isinstance(results, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"synthesize takes a list of AgentResults, not {results!r:.80}")
+    if not results:
+        raise ConfigError("synthesize was given no results; give at least one")
+    for place, result in enumerate(results):
+        if not isinstance(result, AgentResult):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(
+                f"results[{place}] is {result!r:.80}; synthesize merges AgentResults: leave out"
+                " agents that gave none"
+            )
+
+
+def _repair(request: ModelRequest, merged: AgentResult, error: OutputParseError) -> ModelRequest:
+    """What is asked where the answer does not fit: the same, and why it does not."""
+    refused = [Message("assistant", merged.text)] if merged.text.strip() else []
+    complaint = user_message(
+        f"Your answer does not fit: {error}. Give it again as JSON of the form asked for, and"
+        " nothing beside it but the line with your confidence."
+    )
+    return replace(request, messages=[*request.messages, *refused, complaint], purpose="repair")
 
 
 def _sentences(text: str) -> list[str]:
