@@ -11,7 +11,7 @@ import asyncio
 import copy
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -84,27 +84,6 @@ class World:
     denies: bool
     waits: bool
 
-
-CALLS_THAT_WAIT = World(
-    replies=(("look", "slow"),),
-    judgements=("no",),
-    scores=(0.1,),
-    max_turns=1,
-    ceiling=1,
-    loops=True,
-    judges=frozenset(),
-    adaptive=False,
-    fresh=False,
-    raises=False,
-    fails=False,
-    fails_on_error=False,
-    evaluate_final=False,
-    confirmations=0,
-    stuck="nudge",
-    retries=0,
-    denies=False,
-    waits=True,
-)
 
 WORLDS = st.builds(
     World,
@@ -468,6 +447,19 @@ BUSY = World(
     retries=2,
     denies=True,
     waits=False,
+)
+
+
+CALLS_THAT_WAIT = replace(
+    BUSY,
+    replies=(("look", "slow"),),
+    max_turns=1,
+    ceiling=1,
+    judges=frozenset(),
+    confirmations=0,
+    retries=0,
+    denies=False,
+    waits=True,
 )
 
 
