@@ -26,6 +26,29 @@ def is_being_cancelled() -> bool:
     return task is None or task.cancelling() > (before if task is begun_in else 0)
 
 
+class OwnCancellation:
+    """The running task's own cancellation, for a loop in it that looks often: a tenth of the cost.
+
+    Only for the task that it was made in.
+    """
+
+    __slots__ = ("_before", "_task")
+
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        begun_in, before = _begun_in.get()
+        self._before = before if self._task is begun_in else 0
+
+    def stop_if_asked(self) -> None:
+        """As ``stop_if_cancelled``.
+
+        Raises:
+            CancelledError: The task was asked to stop and nobody passed it on.
+        """
+        if self._task is None or self._task.cancelling() > self._before:
+            raise asyncio.CancelledError
+
+
 def stop_if_cancelled() -> None:
     """Raises the run's own cancellation where something that was awaited kept it to itself.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from untildone.cancellation import stop_if_cancelled
+from untildone.cancellation import OwnCancellation
 from untildone.domain.log import IterationStarted
 from untildone.domain.results import AgentResult
 from untildone.engine.branches import take_branches
@@ -37,8 +37,9 @@ from untildone.policy.steps import (
 
 async def refine(run: Run) -> AgentResult:
     """Runs a started run to its end and gives its result, or raises what its exit calls for."""
+    cancellation = OwnCancellation()
     while True:
-        stop_if_cancelled()
+        cancellation.stop_if_asked()
         step = next_step(run.state)
         match step:
             case StartIteration():

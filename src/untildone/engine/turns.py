@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from untildone.cancellation import stop_if_cancelled
+from untildone.cancellation import OwnCancellation
 from untildone.domain.log import AgentRunEnded, At, Nudged
 from untildone.domain.requests import ModelRequest
 from untildone.engine.context import Run
@@ -34,8 +34,9 @@ async def run_turns(run: Run, branch: int = 0) -> None:
     at = run.at(branch=branch, turn=agent_run.turns)
     if agent_run.turns == 0:
         await call_hook(run, "on_agent_start")
+    cancellation = OwnCancellation()
     while True:
-        stop_if_cancelled()
+        cancellation.stop_if_asked()
         step = next_turn(agent_run, rules)
         match step:
             case CallModel():
