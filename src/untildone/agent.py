@@ -23,7 +23,6 @@ from untildone.domain.errors import (
     ServerError,
 )
 from untildone.domain.grading import LoopOutcome
-from untildone.domain.masking import masked
 from untildone.domain.results import AgentResult
 from untildone.domain.tools import TOOL_NAME
 from untildone.policy.rules import DEFAULT_REFINE_PROMPT, DEFAULT_STUCK_POLICY
@@ -407,6 +406,8 @@ class Agent:
     @recursive_repr("Agent(...)")
     def __repr__(self) -> str:
         """All fields; a mask for what ``extra_params`` has under names that secrets have."""
+        from untildone.domain.masking import masked
+
         shown = {one.name: getattr(self, one.name) for one in fields(self)}
         shown["extra_params"] = masked(self.extra_params)
         return f"Agent({', '.join(f'{name}={value!r}' for name, value in shown.items())})"

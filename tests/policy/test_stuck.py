@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from untildone.domain.errors import ConfigError
 from untildone.domain.tools import ToolTraits
-from untildone.policy import stuck_compare
+from untildone.policy import stuck_masks
 from untildone.policy.stuck import (
     StuckDetector,
     StuckPolicy,
@@ -821,7 +821,7 @@ def test_nothing_is_masked_before_a_call_repeats_with_another_result(monkeypatch
     def refuse(text):
         raise AssertionError(text[:80])
 
-    monkeypatch.setattr(stuck_compare, "_masked", refuse)
+    monkeypatch.setattr(stuck_masks, "_masked", refuse)
     long = "2024-05-01T10:00:00Z " * 100
     turns(StuckDetector(), [search(f"q{n}", f"{n} {long}") for n in range(20)])
     turns(StuckDetector(), [search("a", long)] * 5)

@@ -30,7 +30,7 @@ from untildone.models.http import post
 from untildone.models.loose_json import encoded
 from untildone.models.openai_reply import ReplyAssembler
 from untildone.models.schemas import SchemaForms, is_strict, with_schema_hint
-from untildone.models.tool_attachments import attachments_alone, has_attachments, text_alone
+from untildone.models.tool_attachments import attachments_of, has_attachments, text_alone
 
 REASONING_KEYS: Final = frozenset(
     {"reasoning", "reasoning_content", "reasoning_details", "anthropic_content"}
@@ -39,6 +39,7 @@ REASONING_KEYS: Final = frozenset(
 
 _OPENAI_HOST: Final = "api.openai.com"
 _ATTACHMENTS: Final = "chat:attachments"
+_USERS: Final = b'{"role":"user","content":[%b]}'
 _BY_SCHEMA, _BY_JSON_OBJECT, _BY_PROMPT = range(3)
 
 
@@ -227,12 +228,12 @@ class OpenAIChatModel:
         held: list[bytes] = []
         for message in messages:
             if message.role != "tool" and held:
-                forms += held
+                forms.append(_USERS % b",".join(held))
                 held = []
             forms.append(message.wire_form(name, encode))
             if has_attachments(message):
                 held.append(message.wire_form(_ATTACHMENTS, _encode_attachments))
-        return forms + held
+        return [*forms, _USERS % b",".join(held)] if held else forms
 
     def _encode(self, message: Message) -> bytes:
         """The message as this server takes it: without what only other providers understand."""
@@ -264,7 +265,8 @@ class OpenAIChatModel:
 
 
 def _encode_attachments(message: Message) -> bytes:
-    return attachments_alone(message).wire_json()
+    """The parts, as the inside of a JSON array."""
+    return b",".join(map(encoded, attachments_of(message)))
 
 
 def _authorization(api_key: str | None, url: str, key_variable: str | None) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from untildone.domain.messages import Message, ToolCall
 from untildone.domain.tools import ToolSpec
-from untildone.models.tool_attachments import attachments_alone, has_attachments
+from untildone.models.tool_attachments import attachments_of, has_attachments
 
 MAX_EXAMPLES: Final = 6
 """Most tools that get an example; each costs about 60 tokens."""
@@ -102,7 +102,7 @@ def _told(messages: Sequence[Message]) -> list[Message]:
             name = names.get(message.tool_call_id or "", "the tool")
             _add_user(told, Message("user", _result_text(name, message.text)))
             if has_attachments(message):
-                _add_user(told, attachments_alone(message))
+                _add_user(told, Message("user", attachments_of(message)))
         else:
             _add_user(told, message)
     return told

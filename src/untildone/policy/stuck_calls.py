@@ -16,7 +16,6 @@ from untildone.policy.stuck_compare import (
     canonical,
     has_optional_escape,
     letters,
-    masked_hash,
     shape_of,
 )
 
@@ -70,6 +69,8 @@ class KnownCall:
         """Whether a further result is the same as the last one, and whether it is novel."""
         if self.last is None or kept == self.last:
             return True, False
+        from untildone.policy.stuck_masks import masked_hash
+
         seen = self.seen
         if seen is None:
             self.key = masked_hash(self.last)

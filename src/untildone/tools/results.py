@@ -1,4 +1,4 @@
-"""What a tool returned, as the text a model reads. Nothing here raises."""
+"""What a tool returned, as the text a model reads, whatever it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from untildone.domain.tools import ToolOutput
 from untildone.policy.cutting import cut_text, encodable
-from untildone.tools.attachments import with_attachments
+from untildone.tools.attachments import checked, with_attachments
 
 MAX_ITERATED: Final = 10_000
 """Most items taken of an iterator, which may be endless."""
@@ -43,13 +43,17 @@ def tool_output(value: object, max_chars: int) -> str | ToolOutput:
     Args:
         value: What the tool returned.
         max_chars: Most characters of the text.
+
+    Raises:
+        ToolError: A ``ToolOutput`` has an attachment that is none.
     """
     if isinstance(value, ToolOutput):
-        return ToolOutput(cut_text(encodable(value.text), max_chars), tuple(value.attachments))
+        text = cut_text(result_text(value.text), max_chars)
+        return checked(ToolOutput(text, tuple(value.attachments)))
     text = result_text(value)
-    return (
-        cut_text(text, max_chars) if isinstance(value, str) else with_attachments(text, max_chars)
-    )
+    if isinstance(value, str):
+        return cut_text(text, max_chars)
+    return with_attachments(value, text, max_chars)
 
 
 _JSON_TYPES: Final[tuple[type[Any], ...]] = (str, int, float, bool, dict, list, tuple, type(None))
