@@ -106,6 +106,14 @@ def _exit_of(run: Run) -> ExitReason | None:
 _scope: ContextVar[Scope | None] = ContextVar("untildone_scope", default=None)
 
 
+def end_unbegun(queue: Any, agent_id: Any, error: BaseException) -> None:
+    """Ends the queue of a run that was ended before it began; not one of a run around it."""
+    outer = _scope.get()
+    if is_event_queue(queue) and not (outer and any(queue is known for known in outer.queues)):
+        live = LiveStream(queue, agent_id if isinstance(agent_id, str) else "")
+        live.end_now(EventType.ERROR, _error_view(error, None))
+
+
 class Entrance:
     """One run's way in and out: what is opened here is closed here, and its queue always ends."""
 

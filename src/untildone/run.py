@@ -26,11 +26,13 @@ from untildone.domain.stream import StreamEvent, StreamPolicy
 from untildone.engine.live import EventQueue
 from untildone.entrance import Options
 from untildone.ports import Clock, EventSink
+from untildone.unbegun import always_ending_its_queue
 
 STREAM_BUFFER: Final = 1000
 """How many events ``stream_agent`` holds before it slows the run."""
 
 
+@always_ending_its_queue
 async def run_agent(
     agent: Agent,
     messages: Messages,
@@ -79,6 +81,7 @@ async def run_agent(
     )
 
 
+@always_ending_its_queue
 async def run_agent_loop(
     agent: Agent,
     messages: Messages,
@@ -106,6 +109,7 @@ async def run_agent_loop(
     return await start_run(agent, messages, options)
 
 
+@always_ending_its_queue
 async def resume_agent(
     agent: Agent,
     log_so_far: Log,
@@ -186,6 +190,7 @@ def run_agent_sync(agent: Agent, messages: Messages, **options: Any) -> AgentRes
     return asyncio.run(run_and_close())
 
 
+@always_ending_its_queue
 async def search_loop(
     query: str,
     search_tool: Any,

@@ -124,6 +124,7 @@ REQUIREMENTS: dict[str, str] = {
     "stuck.s2-function": "is_stuck is public and does what S2's function does.",
     # ── Events ───────────────────────────────────────────────────────────────────────────────────
     "events.end-mark": "A top-level run ends its queue with None on every path (22).",
+    "events.ended-unbegun": "A run that is cancelled before its first step ends its queue too.",
     "events.done-or-error": (
         "Before the end mark comes DONE for returned exits and stop_condition, else ERROR."
     ),

@@ -855,6 +855,33 @@ def test_ctrl_c_in_json_ends_with_an_event_that_has_the_best_so_far(tmp_path: Pa
     assert (running.returncode, err) == (130, "")
 
 
+STREAMING = """
+import asyncio
+from pathlib import Path
+
+from untildone import ServerError, TextDelta
+
+class Streaming:
+    name = "streaming"
+
+    async def generate(self, request, on_delta=None):
+        await on_delta(TextDelta("Half a "))
+        await on_delta(TextDelta("sentence"))
+        Path("waiting").touch()
+        await asyncio.sleep(300)
+
+agent = Agent("slow", Streaming(), loop_config=LoopConfig())
+"""
+
+
+def test_ctrl_c_while_the_first_reply_streams_keeps_what_has_come_of_it(tmp_path: Path):
+    running = started(tmp_path, STREAMING, "waiting")
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=20)
+    assert (running.returncode, out) == (130, "Half a sentence\n")
+    assert "answer: iteration" not in err
+
+
 STUCK_CHECK = """
 import time
 from pathlib import Path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from untildone.cli.exit_status import STATUS_OF, USAGE
 from untildone.domain.errors import ConfigError, LoopConvergedError, partial_result
@@ -20,12 +20,14 @@ class Outcome:
         result: The result; of a run that raised, the best so far, if any.
         error: What it raised, where that is a failure.
         seconds: How long it took.
+        unfinished: What had come of a reply that was cut off: no reply, so in no result.
     """
 
     reason: ExitReason
     result: AgentResult | None
     error: BaseException | None
     seconds: float
+    unfinished: str = ""
 
     @property
     def status(self) -> int:
@@ -42,12 +44,17 @@ class Outcome:
 
     @property
     def text(self) -> str:
-        """The answer, or the best so far."""
-        return self.result.text if self.result is not None else ""
+        """The answer, or the best so far; where there is none, what had come of it."""
+        text = self.result.text if self.result is not None else ""
+        return text or (self.unfinished if self.error is not None else "")
 
 
-def outcome_of(task: asyncio.Task[AgentResult], seconds: float) -> Outcome:
+def outcome_of(task: asyncio.Task[AgentResult], seconds: float, unfinished: str = "") -> Outcome:
     """The outcome of a run whose task is done."""
+    return replace(_outcome_of(task, seconds), unfinished=unfinished)
+
+
+def _outcome_of(task: asyncio.Task[AgentResult], seconds: float) -> Outcome:
     try:
         result = task.result()
     except asyncio.CancelledError as error:

@@ -19,7 +19,8 @@ from untildone.cli.interrupts import Interrupts
 from untildone.cli.outcome import Outcome, outcome_of
 from untildone.cli.plan import Plan
 from untildone.cli.view import View
-from untildone.domain.log import LogEvent
+from untildone.domain.log import LogEvent, ModelCallStarted
+from untildone.domain.stream import EventType, StreamEvent
 from untildone.run import aclose, run_agent
 
 _log = logging.getLogger("untildone")
@@ -52,8 +53,10 @@ async def _run(plan: Plan, task: str, view: View, interrupts: Interrupts) -> Out
     # One queue for both kinds of events keeps them in the order in which they happened.
     run = asyncio.create_task(run_agent(plan.agent, messages, queue=queue, log=_Feed(queue)))
     interrupts.watch(run)
+    reply = _ReplySoFar()
     try:
         while (event := await queue.get()) is not None:
+            reply.note(event)
             view.show(event)
         await asyncio.wait([run])
     finally:
@@ -61,7 +64,24 @@ async def _run(plan: Plan, task: str, view: View, interrupts: Interrupts) -> Out
             run.cancel()
             await asyncio.wait([run])
         await aclose()
-    return outcome_of(run, time.monotonic() - began)
+    return outcome_of(run, time.monotonic() - began, reply.text)
+
+
+class _ReplySoFar:
+    """What has come of the reply that the model is giving, or gave last."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def note(self, event: StreamEvent | LogEvent) -> None:
+        if isinstance(event, ModelCallStarted):
+            if event.purpose == "worker":
+                self.text = ""
+        elif isinstance(event, StreamEvent) and "branch" not in event.data:
+            if event.event is EventType.TEXT_DELTA:
+                self.text += event.data["chunk"]
+            elif discarded := event.data.get("discard_chars"):
+                self.text = self.text[:-discarded]
 
 
 class _Feed:

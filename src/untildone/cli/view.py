@@ -169,7 +169,7 @@ def _facts(result: AgentResult) -> list[str]:
     facts: list[str] = []
     if result.loop_iterations:
         facts.append(counted(result.loop_iterations, "iteration"))
-    if result.best_iteration and result.exit_reason is not ExitReason.CONVERGED:
+    if result.best_iteration and result.text and result.exit_reason is not ExitReason.CONVERGED:
         what = "best so far" if result.scores else "answer"
         facts.append(f"{what}: iteration {result.best_iteration}")
     facts += [counted(result.turns, "turn"), _tokens(result)]
