@@ -12,7 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
@@ -26,6 +26,14 @@ from untildone.tools.json_arguments import JsonArguments
 from untildone.tools.mcp_connection import Connection, LastWords, StderrReader, close_all
 from untildone.tools.mcp_reading import mended
 from untildone.tools.mcp_results import content_output
+from untildone.tools.mcp_secrets import (
+    redacted,
+    secrets_of_address,
+    secrets_of_command,
+    shown_address,
+    shown_words,
+    without,
+)
 from untildone.tools.options import LEAST_MAX_RESULT_CHARS
 
 if TYPE_CHECKING:
@@ -33,9 +41,6 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]*")
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
-_PATH: Final = re.compile(r"(?:\.{0,2}|~|[A-Za-z]:)[/\\][^=]*$")
-_SECRET_OPTION: Final = re.compile(r"(?i)--?[a-z_-]*(?:pass|pw|secret|token|key)[a-z_-]*")
-"""An option whose value, the next word, nobody shall read."""
 _LONGEST_NAME: Final = 64
 _LONGEST_LABEL: Final = 160
 _READ_S: Final = 300.0
@@ -80,10 +85,18 @@ class MCPServer(ABC):
         check_number(f"{kind}.connect_timeout_s", self.connect_timeout_s, above=True)
         check_count(f"{kind}.max_result_chars", self.max_result_chars, least=LEAST_MAX_RESULT_CHARS)
 
+    def __repr__(self) -> str:
+        shown = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
+        return f"{type(self).__name__}({', '.join((self.label, *shown))})"
+
     @property
     @abstractmethod
     def label(self) -> str:
         """How errors name it, without what looks like a secret."""
+
+    def clean(self, text: str) -> str:
+        """An error's text, or what the server said, without the secrets of this configuration."""
+        return without(text, self._secrets())
 
     @property
     @abstractmethod
@@ -97,8 +110,11 @@ class MCPServer(ABC):
     @abstractmethod
     def _own_name(self) -> str: ...
 
+    def _secrets(self) -> set[str]:
+        return set()
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class StdioMCP(MCPServer):
     """An MCP server that is started as a program and spoken to through its stdin and stdout.
 
@@ -118,8 +134,8 @@ class StdioMCP(MCPServer):
         ConfigError: A value cannot work.
     """
 
-    command: str
-    args: Sequence[str] = ()
+    command: str = field(repr=False)
+    args: Sequence[str] = field(default=(), repr=False)
     env: Mapping[str, str] | None = field(default=None, repr=False)
     cwd: str | Path | None = None
 
@@ -132,16 +148,7 @@ class StdioMCP(MCPServer):
     @property
     def label(self) -> str:
         """The command and its arguments."""
-        # A path to a file is long and has no gaps, like a key, but it is what a person looks for.
-        shown = (
-            "[secret]"
-            if _SECRET_OPTION.fullmatch(before)
-            else word
-            if _PATH.match(word)
-            else _redacted(word)
-            for before, word in zip(("", *self.args), self.args, strict=False)
-        )
-        return _label(" ".join((self.command, *shown)))
+        return _label(" ".join((self.command, *shown_words(self.args))))
 
     @property
     def advice(self) -> str:
@@ -150,6 +157,9 @@ class StdioMCP(MCPServer):
 
     def _own_name(self) -> str:
         return PurePath(self.command).name
+
+    def _secrets(self) -> set[str]:
+        return secrets_of_command(self.args, self.env or {})
 
     @asynccontextmanager
     async def transport(self, words: LastWords) -> AsyncGenerator[Any]:
@@ -167,7 +177,7 @@ class StdioMCP(MCPServer):
             yield mended(stdio_client(parameters, errlog=stderr), self.label)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HTTPMCP(MCPServer):
     """An MCP server at an address (streamable HTTP).
 
@@ -186,16 +196,17 @@ class HTTPMCP(MCPServer):
         ConfigError: A value cannot work.
     """
 
-    url: str
+    url: str = field(repr=False)
     headers: Mapping[str, str] | None = field(default=None, repr=False)
     auth: Any = field(default=None, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         kind = type(self).__name__
         url = _text(f"{kind}.url", self.url)
-        if not url.startswith(("http://", "https://")):
+        if not _is_address(url):
+            shown = shown_address(url)
             raise ConfigError(
-                f"{kind}.url is {url!r:.80}; give an address with http:// or https://"
+                f"{kind}.url is {shown!r:.80}; give an address with http:// or https://"
             )
         object.__setattr__(self, "headers", _mapping(f"{kind}.headers", self.headers))
         super().__post_init__()
@@ -203,9 +214,7 @@ class HTTPMCP(MCPServer):
     @property
     def label(self) -> str:
         """The address, without user and query."""
-        parts = urlsplit(self.url)
-        host = parts.netloc.rpartition("@")[2]
-        return _label(f"{parts.scheme}://{host}{_redacted(parts.path)}")
+        return _label(shown_address(self.url))
 
     @property
     def advice(self) -> str:
@@ -215,32 +224,36 @@ class HTTPMCP(MCPServer):
     def _own_name(self) -> str:
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
+    def _secrets(self) -> set[str]:
+        return secrets_of_address(self.url, self.headers or {})
+
     @asynccontextmanager
     async def transport(self, words: LastWords) -> AsyncGenerator[Any]:
         """Streams over connections that are closed when the block is left."""
+        import httpx2
         from mcp.client.streamable_http import streamable_http_client
 
-        async with self._http_client(words) as http:
+        async with httpx2.AsyncClient(**self._http_settings(words)) as http:
             yield mended(streamable_http_client(self.url, http_client=http), self.label)
 
-    def _http_client(self, words: LastWords) -> Any:
+    def _http_settings(self, words: LastWords) -> dict[str, Any]:
         import httpx2
 
         async def note_refusal(response: httpx2.Response) -> None:
             if response.is_error:
                 words.add(f"HTTP {response.status_code} {response.reason_phrase}. ".encode())
 
-        return httpx2.AsyncClient(
-            headers=dict(self.headers or {}),
-            auth=self.auth,
-            timeout=httpx2.Timeout(
+        return {
+            "headers": dict(self.headers or {}),
+            "auth": self.auth,
+            "timeout": httpx2.Timeout(
                 self.connect_timeout_s, read=max(_READ_S, self.timeout_s, self.connect_timeout_s)
             ),
-            event_hooks={"response": [note_refusal]},
-        )
+            "event_hooks": {"response": [note_refusal]},
+        }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SSEMCP(HTTPMCP):
     """An MCP server at an address, by the older transport over server-sent events.
 
@@ -264,8 +277,10 @@ class SSEMCP(HTTPMCP):
         """One stream of events for all answers, closed when the block is left."""
         from mcp.client.sse import sse_client
 
+        from untildone.tools.mcp_posts import WatchedPosts
+
         def factory(*_: object, **__: object) -> Any:
-            return self._http_client(words)
+            return WatchedPosts(words.lost, self.timeout_s, **self._http_settings(words))
 
         yield mended(sse_client(self.url, httpx_client_factory=factory), self.label)
 
@@ -412,10 +427,14 @@ def _traits(listed: ListedTool) -> ToolTraits:
     return ToolTraits(idempotent=idempotent)
 
 
-def _redacted(text: str) -> str:
-    from untildone.tools.redaction import redacted  # compiles its patterns: 25 ms
-
-    return redacted(text)
+def _is_address(url: str) -> bool:
+    """Whether a request can be sent there."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises where it is no number
+    except ValueError:
+        return False
+    return url.startswith(("http://", "https://")) and bool(parts.hostname)
 
 
 def _label(text: str) -> str:
@@ -429,11 +448,14 @@ def _text(name: str, value: object) -> str:
 
 
 def _texts(name: str, value: object) -> tuple[str, ...]:
+    shown = redacted(value) if isinstance(value, str) else value
     if isinstance(value, list | tuple):
         texts = tuple(cast("Sequence[object]", value))
-        if all(isinstance(text, str) for text in texts):
+        # Beside one that is none there may be a key, so only those that are none are shown.
+        shown = [text for text in texts if not isinstance(text, str)]
+        if not shown:
             return cast("tuple[str, ...]", texts)
-    raise ConfigError(f"{name} is {value!r:.80}; give a list of texts")
+    raise ConfigError(f"{name} is {shown!r:.80}; give a list of texts")
 
 
 def _mapping(name: str, value: object) -> dict[str, str] | None:

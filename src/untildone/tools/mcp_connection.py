@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from untildone.domain.errors import ConfigError, MCPError, ToolError, describe
+from untildone.tools.mcp_logs import sdk_log
 
 if TYPE_CHECKING:
     from anyio import CancelScope
@@ -27,6 +29,11 @@ _log = logging.getLogger("untildone")
 _MOST_PAGES: Final = 100
 _PROBE_S: Final = 5.0
 """How long a server that gave no result in time may take to show that it still answers."""
+_REST_S: Final = 5.0
+"""How long after one that did not answer no other try to connect is made, in seconds."""
+_CAUSE_S: Final = 1.0
+"""How long a call that failed waits to learn why, in seconds."""
+_CLOSED: Final = "the connection was closed"
 _WORDS_KEPT: Final = 2_000
 _WORDS_SHOWN: Final = 500
 _CHUNK: Final = 65_536
@@ -57,15 +64,24 @@ class Server(Protocol):
         """Most seconds until its tools are known."""
         ...
 
+    def clean(self, text: str) -> str:
+        """A text that others will read, without secrets."""
+        ...
+
     def transport(self, words: LastWords) -> AbstractAsyncContextManager[Any]:
         """Gives what the SDK's client connects to, and notes what may explain a failure."""
         ...
 
 
 class LastWords:
-    """What a server said last beside the protocol: its stderr, or the HTTP status of a refusal."""
+    """What a server said last beside the protocol: its stderr, or the HTTP status of a refusal.
 
-    def __init__(self) -> None:
+    Args:
+        lost: To be called, with the reason, where a transport finds that nothing can be sent.
+    """
+
+    def __init__(self, lost: Callable[[str], None] = lambda _: None) -> None:
+        self.lost = lost
         self._kept = b""
 
     def add(self, data: bytes) -> None:
@@ -88,6 +104,9 @@ class Connection:
         self._links: list[_Link] = []
         self._reconnecting = asyncio.Lock()
         self._closed = False
+        self._failures = 0
+        self._failure = ""
+        self._rests_until = 0.0
 
     async def open(self) -> Sequence[Tool]:
         """Connects and gives the server's tools.
@@ -109,8 +128,9 @@ class Connection:
         link = await self._usable_link()
         scope = asyncio.timeout(self._server.timeout_s)
         try:
-            async with scope:
-                result = await link.client.call_tool(name, arguments)
+            with sdk_log(self._server.clean):
+                async with scope:
+                    result = await link.client.call_tool(name, arguments)
             link.is_doubtful = False
             return result
         except Exception as error:
@@ -121,11 +141,12 @@ class Connection:
                     " whether the call had an effect is not known"
                 ) from error
             if not link.is_lost_with(error):
-                raise ToolError(_first_of(error)) from error
+                raise ToolError(self._server.clean(_first_of(error))) from error
             _log.warning("the MCP server %s broke down in a call of %r", self._server.label, name)
+            cause = self._server.clean(await link.cause())
             raise ToolError(
-                "the MCP server broke down during this call; whether the call had an effect is not"
-                " known. The next call connects to it anew."
+                f"the MCP server broke down during this call{cause and f' ({cause})'}; whether the"
+                " call had an effect is not known. The next call connects to it anew."
             ) from error
 
     def end(self) -> None:
@@ -142,17 +163,23 @@ class Connection:
         link = self._links[-1]
         if link.is_usable and not link.is_doubtful:
             return link
+        failures = self._failures
         async with self._reconnecting:
             link = self._links[-1]
             if self._closed:
                 raise ToolError("the connection to the MCP server is closed: the run has ended")
             if link.is_usable and await link.still_answers():
                 return link
+            now = asyncio.get_running_loop().time()
+            if self._failures > failures or now < self._rests_until:
+                raise ToolError(self._failure)
             await link.gone()
             try:
                 return await self._connect()
             except MCPError as error:
-                raise ToolError(str(error)) from error
+                self._failures += 1
+                self._failure = str(error)
+                raise ToolError(self._failure) from error
 
     async def _connect(self) -> _Link:
         """A new link, once the server's tools are known."""
@@ -167,6 +194,8 @@ class Connection:
             raise
         if not link.ready.done():
             await link.gone()
+            now = asyncio.get_running_loop().time()
+            self._rests_until = now + min(_REST_S, server.connect_timeout_s)
             reason = f"it did not answer within {server.connect_timeout_s:g} s"
             raise _unreachable(server, link, reason, ", or raise connect_timeout_s")
         if not link.ready.result():
@@ -200,9 +229,9 @@ class _Link:
     def __init__(self, server: Server) -> None:
         import anyio
 
-        self.words = LastWords()
+        self.words = LastWords(self.lost)
         self.tools: list[Tool] = []
-        self.reason = "the connection was closed"
+        self.reason = _CLOSED
         self.is_doubtful = False
         self.ready: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._server = server
@@ -242,6 +271,17 @@ class _Link:
             self.end()
         return not self._is_open
 
+    def lost(self, reason: str) -> None:
+        """Ends it where nothing can be sent any more; calls under way fail at once."""
+        if not self._ending.is_set():
+            self.reason = reason
+            self.end()
+
+    async def cause(self) -> str:
+        """Why a connection that is lost was; "" where nothing but that is known."""
+        await asyncio.wait([self.task], timeout=_CAUSE_S)
+        return "" if self.reason == _CLOSED else self.reason
+
     def end(self) -> None:
         """Lets the connection end, within a time limit; one still being made is given up."""
         import anyio
@@ -264,7 +304,7 @@ class _Link:
 
         us = Implementation(name="untildone", version=_version())
         try:
-            with self._scope:
+            with sdk_log(self._server.clean), self._scope:
                 async with (
                     self._server.transport(self.words) as target,
                     Client(target, client_info=us, cache=None) as self.client,
@@ -274,8 +314,11 @@ class _Link:
                     self.ready.set_result(True)
                     await self._ending.wait()
         except Exception as error:
-            self.reason = _first_of(error)
-            _log.debug("the MCP server %s is lost", self._server.label, exc_info=True)
+            if self.reason == _CLOSED:
+                self.reason = _first_of(error)
+            if _log.isEnabledFor(logging.DEBUG):
+                whole = self._server.clean("".join(traceback.format_exception(error)))
+                _log.debug("the MCP server %s is lost: %s", self._server.label, whole)
         finally:
             self._is_open = False
             if not self.ready.done():
@@ -365,8 +408,9 @@ def _version() -> str:
 
 
 def _unreachable(server: Server, link: _Link, reason: str, advice: str = "") -> MCPError:
-    words = str(link.words)
-    said = f" Its last words: {words!r}." if words else ""
+    words = server.clean(str(link.words))
+    reason = server.clean(reason)
+    said = f" Its last words: {words!r}." if words and words.rstrip(".") != reason else ""
     return MCPError(
         f"the MCP server {server.label} cannot be used: {reason}.{said} {server.advice}{advice}."
     )
@@ -376,8 +420,11 @@ def _first_of(error: BaseException) -> str:
     """What went wrong, in one line: the first error of a group, as the SDK says it."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    from httpx2 import HTTPStatusError
     from mcp import MCPError as ProtocolError
 
     if isinstance(error, MCPError):
         return str(error)
+    if isinstance(error, HTTPStatusError):  # its text is the whole address, and a link to a lesson
+        return f"HTTP {error.response.status_code} {error.response.reason_phrase}"
     return error.message if isinstance(error, ProtocolError) else describe(error)
