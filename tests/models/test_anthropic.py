@@ -743,3 +743,12 @@ async def test_a_model_that_refuses_schemas_gets_it_as_text_from_then_on():
             with pytest.raises(BadRequestError):
                 await model.generate(ask)
             assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("path", ["/v1", ""])
+async def test_a_query_of_the_base_url_stays_at_the_end(path: str):
+    async with raw_server(GOOD) as server:
+        address = f"{server.url.removesuffix('/v1')}{path}?api-version=1"
+        await AnthropicModel("claude-x", base_url=address).generate(HELLO)
+        first_line = server.requests[0].partition(b"\r\n")[0]
+    assert first_line == b"POST /v1/messages?api-version=1 HTTP/1.1"

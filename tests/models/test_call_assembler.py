@@ -314,5 +314,96 @@ def test_what_a_provider_adds_to_a_call_is_kept():
     }
 
 
-def test_pieces_that_are_no_objects_are_harmless():
-    assert calls([None, 7, "x"]) == [("", "")]  # type: ignore[list-item]
+def test_pieces_that_are_no_objects_or_say_nothing_are_harmless():
+    assert calls([None, 7, "x"], [{}], [{"index": 0}]) == []  # type: ignore[list-item]
+    one = piece('{"a":1}', name="f", id="1", index=0)
+    assert calls([{}], [None, {"index": 0}], [one], [{}]) == [("f", '{"a":1}')]  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    "blank",
+    [
+        pytest.param({"name": "f", "id": "1", "index": 0}, id="name, id and index again"),
+        pytest.param({"name": "f", "id": "1"}, id="name and id again"),
+        pytest.param({"name": "f"}, id="the name again"),
+        pytest.param({"name": "f", "id": "2", "index": 0}, id="the name again with a new id"),
+        pytest.param({"id": "2", "index": 0}, id="a new id at the same index"),
+        pytest.param({"id": "2"}, id="a new id without index"),
+        pytest.param({"index": 1}, id="a new index"),
+        pytest.param({}, id="only the blank"),
+    ],
+)
+@pytest.mark.parametrize("text", ["\n", " ", "\r\n\t"])
+def test_a_blank_after_whole_arguments_begins_no_second_call(blank: dict[str, Any], text: str):
+    first = [piece("{}", name="f", id="1", index=0 if "index" in blank else None)]
+    assert calls(first, [piece(text, **blank)]) == [("f", "{}" + text)]
+
+
+def test_a_blank_after_whole_arguments_hides_no_second_call():
+    one, two = piece('{"a":1}', name="f", index=0), piece('{"a":2}', name="f", index=0)
+    found = calls([one], [piece("\n", name="f", index=0)], [two])
+    assert found == [("f", '{"a":1}\n'), ("f", '{"a":2}')]
+
+
+@pytest.mark.parametrize(
+    ("deltas", "expected"),
+    [
+        pytest.param(
+            [[piece("", name="f", index=0)], [piece("", name="g", index=0)]],
+            [("f", ""), ("g", "")],
+            id="two tools without arguments and ids at one index",
+        ),
+        pytest.param(
+            [
+                [piece("", name="f", index=0)],
+                [piece('{"a":1}', index=0)],
+                [piece("", name="f", index=0)],
+                [piece('{"a":', index=0)],
+                [piece("2}", index=0)],
+            ],
+            TWICE,
+            id="one name announced twice at one index, no id",
+        ),
+        pytest.param(
+            [
+                [piece("", name="f")],
+                [piece('{"a":1}')],
+                [piece("", name="f")],
+                [piece('{"a":2}')],
+            ],
+            TWICE,
+            id="one name announced twice, neither index nor id",
+        ),
+        pytest.param(
+            [
+                [piece(name="get_", id="1", index=0)],
+                [piece(name="weather", id="1", index=0)],
+                [piece("{}", id="1", index=0)],
+            ],
+            [("get_weather", "{}")],
+            id="a name in two pieces, the id on each",
+        ),
+        pytest.param(
+            [
+                [piece('{"a"', name="f", id="1", index=0)],
+                [piece(":1}", name="f", id="2", index=0)],
+                [piece('{"a":2}', name="f", id="3", index=0)],
+            ],
+            TWICE,
+            id="a new id and the name on each piece of one index",
+        ),
+        pytest.param(
+            [
+                [piece("", name="f", id="1", index=0)],
+                [piece('{"a":1}', index=0)],
+                [piece("", name="f", id="1", index=0)],
+            ],
+            [("f", '{"a":1}')],
+            id="the first piece once more at the end",
+        ),
+    ],
+)
+def test_odd_shapes_become_the_calls_they_are_of(
+    deltas: list[list[dict[str, Any]]], expected: list[tuple[str, str]]
+):
+    assert calls(*deltas) == expected

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.models.raw_server import answer, raw_server
+from tests.models.raw_server import answer, chunked, delta, raw_server, sse
 from untildone.domain.errors import (
     AuthenticationError,
     BadRequestError,
@@ -152,6 +152,96 @@ async def test_keys_that_the_provider_quotes_are_not_shown(text: str):
         assert part not in str(error)
 
 
+ODD_KEY = 'Zq9/xY+7"ab&cd_ef==gh'
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param("Zq9%2FxY%2B7%22ab%26cd_ef%3D%3Dgh", id="in an address"),
+        pytest.param("Zq9/xY%2B7%22ab%26cd_ef%3D%3Dgh", id="in a path"),
+        pytest.param("zq9%2fxy%2b7%22ab%26cd_ef%3d%3dgh", id="in an address, small"),
+        pytest.param('Zq9/xY+7\\"ab&cd_ef==gh', id="in JSON"),
+        pytest.param('Zq9\\/xY+7\\"ab&cd_ef==gh', id="in the JSON of PHP"),
+        pytest.param("Zq9/xY+7&quot;ab&amp;cd_ef==gh", id="in HTML"),
+        pytest.param('zq9/xy+7"ab&cd_ef==gh', id="in small letters"),
+        pytest.param("WnE5L3hZKzciYWImY2RfZWY9PWdo", id="in base64"),
+    ],
+)
+async def test_a_key_is_hidden_in_every_form_in_which_it_is_quoted(form: str):
+    for body in (f"it is: {form}".encode(), said(f"it is: {form}")):
+        error, _ = await failure("401 Unauthorized", body, api_key=ODD_KEY)
+        assert "it is: [key] (status" in str(error)
+
+
+async def test_a_request_id_and_a_content_type_show_no_key():
+    error, _ = await failure("400 Bad Request", b"x", f"X-Request-Id: r-{KEY}")
+    assert error.request_id == "r-[key]"
+    odd = answer("200 OK", b"zz", kind=f"text/{KEY}")
+    good = chunked(sse(delta(content="a"), delta("stop")))
+    good[0] = good[0].replace(b"\r\n\r\n", f"\r\nX-Request-Id: r-{KEY}\r\n\r\n".encode())
+    async with raw_server(odd, good) as server:
+        model = OpenAIChatModel("m", base_url=server.url, api_key=KEY)
+        with pytest.raises(ModelError, match=r"text/\[key\]: 'zz'"):
+            await model.generate(HELLO)
+        assert (await model.generate(HELLO)).request_id == "r-[key]"
+
+
+@pytest.mark.parametrize(
+    ("headers", "text"),
+    [
+        ({"anthropic-beta": "files-api-2025-04-14"}, "Unexpected value files-api-2025-04-14"),
+        ({"X-Flag": "true"}, "stream must be true"),
+        ({"X-Title": "stream"}, "stream must be true"),
+        ({"X-Author": "ann"}, "ask ann"),
+        ({"X-Version": "2024-12-01-preview"}, "2024-12-01-preview is gone"),
+    ],
+)
+async def test_headers_that_hold_no_secret_are_not_masked(headers: dict[str, str], text: str):
+    error, _ = await failure("400 Bad Request", said(text), headers=headers)
+    assert text in str(error)
+
+
+@pytest.mark.parametrize(
+    ("headers", "text"),
+    [
+        ({"X-Whatever": "a1b2c3d4e5f6a7b8c9d0"}, "a1b2c3d4e5f6a7b8c9d0"),
+        (
+            {"X-Whatever": "3f2504e0-4f89-11d3-9a0c-0305e82c3301"},
+            "3f2504e0-4f89-11d3-9a0c-0305e82c3301",
+        ),
+        ({"X-Whatever": "Bearer open-sesame"}, "open-sesame"),
+        ({"X-Auth": "open-sesame"}, "open-sesame"),
+        ({"Cookie": "open-sesame"}, "open-sesame"),
+    ],
+)
+async def test_headers_that_look_secret_are_masked(headers: dict[str, str], text: str):
+    error, _ = await failure("400 Bad Request", said(f"it is {text}."), headers=headers)
+    assert "it is [key]." in str(error)
+
+
+async def test_what_is_given_to_servers_without_keys_is_a_word_like_others():
+    error, _ = await failure("404 X", said("try: ollama pull m"), api_key="ollama")
+    assert "try: ollama pull m" in str(error)
+
+
+async def test_secrets_in_the_query_of_an_address_are_not_shown():
+    body = said("no route /v1?api-version=2024-12-01-preview&api-key=hush-hush")
+    async with raw_server(answer("404 Not Found", body)) as server:
+        address = f"{server.url}?api-version=2024-12-01-preview&api-key=hush-hush"
+        model = OpenAIChatModel("m", base_url=address)
+        with pytest.raises(ModelError) as caught:
+            await model.generate(HELLO)
+    assert "/v1?api-version=2024-12-01-preview&api-key=[key] (status" in str(caught.value)
+    assert "hush" not in f"{caught.value} {model!r} {model.base_url}"
+
+
+@pytest.mark.parametrize("wire", [OpenAIChatModel, AnthropicModel])
+def test_a_fragment_in_an_address_is_refused_without_being_shown(wire: Any):
+    with pytest.raises(ConfigError, match=r"base_url is 'http://host/v1' .*give a key as api_key="):
+        wire("m", base_url="http://host/v1?key=hunter2#hunter2")
+
+
 async def test_what_a_terminal_would_obey_is_not_passed_on():
     error, _ = await failure("400 Bad Request", b"red \x1b[31malert\x07")
     assert "red \ufffd[31malert\ufffd" in str(error)
@@ -227,6 +317,7 @@ async def test_a_redirect_to_anywhere_is_a_typed_error_without_the_key(location:
         "https://user:hunter2@host:port/v1",
         "https://user:hunter2@ho st/v1",
         "https://user:hun/ter2@hunter2@[host/v1",
+        "https://user:hunter2#x@host/v1",
         "user:hunter2@host",
         "host?api-key=hunter2",
     ],

@@ -137,6 +137,30 @@ class ServerOfOneEach:
         self._thread.join()
 
 
+async def test_an_answer_that_nobody_asked_for_is_nobodys():
+    """Where the event loop has read it, it is in the client and no longer in the socket."""
+    sent = asyncio.Event()
+    stray = answer("200 OK", sse(delta(content="stray"), delta("stop")), kind="text/event-stream")
+
+    async def later(writer: asyncio.StreamWriter) -> None:
+        async def send() -> None:
+            await asyncio.sleep(SHORT)
+            writer.write(b"".join(stray))
+            await writer.drain()
+            await asyncio.sleep(SHORT)
+            sent.set()
+
+        tasks.append(asyncio.create_task(send()))
+
+    tasks: list[asyncio.Task[None]] = []
+    async with raw_server([*chunked(GOOD), later], chunked(GOOD)) as server:
+        model = model_at(server)
+        await model.generate(HELLO)
+        await sent.wait()
+        assert (await model.generate(HELLO)).message.text == "yes"
+        assert server.connections == 2
+
+
 async def test_a_request_that_was_read_is_never_sent_again_unasked():
     async with raw_server(chunked(GOOD), [hang_up], chunked(GOOD)) as server:
         model = model_at(server)
@@ -462,6 +486,7 @@ async def test_a_proxy_of_another_kind_is_told(monkeypatch: pytest.MonkeyPatch):
         "http://user:hunter2@no such:1",
         "socks5://user:hunter2@proxy:1",
         "http://user:hunter2@",
+        "://hunter2",
     ],
 )
 async def test_a_proxy_that_is_none_is_told_without_its_password(
@@ -556,6 +581,52 @@ async def test_closing_is_harmless_at_any_time_and_the_next_call_opens_anew():
         assert asyncio.get_running_loop() not in http._pools
         await model.generate(HELLO)
         assert server.connections == 2
+
+
+async def test_closing_ends_the_calls_in_flight_and_those_that_wait(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(http, "_connection_limit", lambda: 2)
+    begun = asyncio.Event()
+
+    async def sink(_delta: Delta) -> None:
+        begun.set()
+
+    await http.aclose()
+    asked = asyncio.Event()
+
+    async def says_nothing(writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await stall(writer)
+
+    streams = [*chunked(sse(delta(content="a")), whole=False), stall]
+    async with raw_server(streams, [says_nothing], chunked(GOOD)) as server:
+        model = model_at(server, first_token_s=5, between_tokens_s=5)
+        calls = [asyncio.create_task(model.generate(HELLO, sink))]
+        await begun.wait()  # in the middle of its reply
+        calls += [asyncio.create_task(model.generate(HELLO)) for _ in range(3)]
+        await asked.wait()  # one without an answer yet, two without a connection
+        await http.aclose()
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(end) for end in ends] == [ConnectionFailedError] * 4
+        assert all("the connections were closed" in str(end) for end in ends)
+        assert [end.usage for end in ends if isinstance(end, ModelError)] == [
+            None,
+            None,
+            Usage(),
+            Usage(),
+        ]
+        assert not any(call.cancelling() for call in calls)
+        assert (await model.generate(HELLO)).message.text == "yes"
+
+
+async def test_a_reader_that_closes_the_connections_ends_its_own_call():
+    async def sink(_delta: Delta) -> None:
+        await http.aclose()
+
+    async with raw_server([*chunked(sse(delta(content="a")), whole=False), stall]) as server:
+        with pytest.raises(ConnectionFailedError, match="the connections were closed"):
+            await model_at(server, between_tokens_s=5).generate(HELLO, sink)
 
 
 def test_each_event_loop_has_connections_of_its_own_that_end_with_it():

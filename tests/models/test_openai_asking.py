@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from tests.models.raw_server import RawServer, answer, chunked, delta, raw_server, sse
 from untildone import Agent, run_agent
-from untildone.domain.errors import BadRequestError, ConfigError
+from untildone.domain.errors import BadReplyError, BadRequestError, ConfigError
 from untildone.domain.log import ModelCallFailed, ModelCallStarted
 from untildone.domain.messages import Message, ToolCall, messages_from_dicts, user_message
 from untildone.domain.requests import ModelRequest
@@ -360,8 +360,77 @@ async def test_one_refused_schema_says_nothing_about_another():
     assert forms == ["json_schema", "json_object", "json_schema", "json_object"]
 
 
+def refusing(form: str) -> list[bytes]:
+    return answer("400 Bad Request", json.dumps({"error": {"message": f"no {form}"}}).encode())
+
+
+async def forms_after(*scripts: Any, schemas: list[dict[str, Any]]) -> list[str | None]:
+    """The forms of all requests of one model, one call after the other."""
+    async with raw_server(*scripts) as server:
+        model = OpenAIChatModel("m", base_url=server.url)
+        for schema in schemas:
+            await model.generate(ModelRequest(messages=HI, json_schema=schema))
+        bodies = [server.body(index) for index in range(len(server.requests))]
+    return [body.get("response_format", {}).get("type") for body in bodies]
+
+
+async def test_a_server_that_knows_no_schemas_is_not_asked_for_each_new_one():
+    fresh = [{**SCHEMA, "title": str(number)} for number in range(4)]
+    no_schema, no_json = refusing("response_format"), refusing("json_object")
+    forms = await forms_after(*[no_schema, no_json, OK] * 2, OK, schemas=fresh)
+    assert forms == ["json_schema", "json_object", None] * 2 + [None, None]
+
+
+async def test_a_server_that_took_one_schema_is_asked_for_each_new_one():
+    fresh = [{**SCHEMA, "title": str(number)} for number in range(4)]
+    refused = refusing("such json_schema")
+    forms = await forms_after(
+        *[OK, refused, OK, refused, OK, OK],
+        schemas=fresh,
+    )
+    assert forms == ["json_schema", *["json_schema", "json_object"] * 2, "json_schema"]
+
+
+async def test_one_schema_is_known_in_any_order_of_its_keys():
+    turned = dict(reversed(SCHEMA.items()))
+    assert list(turned) != list(SCHEMA)
+    forms = await forms_after(refusing("json_schema"), OK, schemas=[SCHEMA, turned])
+    assert forms == ["json_schema", "json_object", "json_object"]
+
+
+async def test_one_reply_that_missed_the_schema_is_no_refusal_of_schemas():
+    missed = refusing("luck: Generated JSON does not match the expected schema. Adjust it")
+    forms = await forms_after(missed, OK, schemas=[SCHEMA, SCHEMA])
+    assert forms == ["json_schema", "json_object", "json_schema"]
+
+
+async def test_a_reply_that_missed_each_form_can_be_tried_again():
+    body = b'{"error":{"message":"Failed to generate JSON","code":"json_validate_failed"}}'
+    async with raw_server(answer("400 Bad Request", body)) as server:
+        with pytest.raises(BadReplyError, match=r"Failed to generate JSON .*try again"):
+            await OpenAIChatModel("m", base_url=server.url).generate(ASK)
+
+
+async def test_a_prompt_that_is_too_long_is_not_sent_again():
+    body = b'{"error":{"message":"prompt is too long: 9 > 8 maximum; structured output"}}'
+    async with raw_server(answer("400 Bad Request", body)) as server:
+        with pytest.raises(BadRequestError):
+            await OpenAIChatModel("m", base_url=server.url).generate(ASK)
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("base", ["/v1?api-version=2024-12-01", "/v1/?api-version=2024-12-01"])
+async def test_a_query_of_the_base_url_stays_at_the_end(base: str):
+    async with raw_server(OK) as server:
+        address = server.url.removesuffix("/v1") + base
+        await OpenAIChatModel("m", base_url=address).generate(ModelRequest(messages=HI))
+        first_line = server.requests[0].partition(b"\r\n")[0]
+    assert first_line == b"POST /v1/chat/completions?api-version=2024-12-01 HTTP/1.1"
+
+
 def test_few_schemas_are_remembered():
     forms = SchemaForms()
+    forms.note_strongest()
     for number in range(300):
         forms.keep({"title": str(number)}, 1)
     known = [forms.of({"title": str(number)}) for number in range(300)]

@@ -20,7 +20,9 @@ from untildone.domain.errors import (
 from untildone.domain.messages import ToolCall, user_message
 from untildone.domain.requests import Delta, ModelReply, ModelRequest, TextDelta, ThinkingDelta
 from untildone.domain.usage import Usage
+from untildone.models.endpoint import Endpoint
 from untildone.models.openai_chat import OpenAIChatModel
+from untildone.models.openai_reply import ReplyAssembler
 
 HELLO = ModelRequest(messages=[user_message("hi")])
 STOP = delta("stop")
@@ -224,6 +226,74 @@ async def test_openrouter_reasoning_details_are_joined_and_kept():
             {"type": "reasoning.encrypted", "data": "x", "index": 1},
         ]
     }
+
+
+def thinks(text: str) -> dict[str, Any]:
+    return delta(reasoning_details=[{"type": "reasoning.text", "index": 0, "text": text}])
+
+
+@pytest.mark.parametrize("keeps", [("reasoning_details",), ()])
+def test_the_pieces_of_reasoning_details_are_joined_once(keeps: tuple[str, ...]):
+    """A join for each piece takes minutes for a long chain of thought."""
+    endpoint = Endpoint(model="m", url="u", base_url="u", headers={})
+    assembler = ReplyAssembler(endpoint, keeps=keeps)
+    for _ in range(1000):
+        assembler.take(thinks("abcd"))
+    assembler.take(STOP)
+    if keeps:
+        assert assembler._details is not None
+        assert [len(detail["text"]) for detail in assembler._details.list] == [4]
+        detail = {"type": "reasoning.text", "index": 0, "text": "abcd" * 1000}
+        assert assembler.reply().message.extra == {"reasoning_details": [detail]}
+    else:
+        assert assembler._details is None
+        assert assembler.reply().message.extra is None
+
+
+def whole(finish: str, **message: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "message": message, "finish_reason": finish}]}
+
+
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+
+
+@pytest.mark.parametrize("beside", [{}, {"delta": {}}, {"delta": None}])
+async def test_a_whole_message_after_its_pieces_is_not_taken_twice(beside: dict[str, Any]):
+    """MiniMax ends so."""
+    last = whole("tool_calls", content="Hello", reasoning_content="hm", tool_calls=[CALL])
+    last["choices"][0].update(beside)
+    reply, seen = await read_chunks(
+        delta(reasoning_content="hm"),
+        delta(content="Hel"),
+        delta(content="lo"),
+        delta(tool_calls=[{**CALL, "index": 0}]),
+        last,
+    )
+    assert reply.message.content == "Hello"
+    assert reply.message.tool_calls == (ToolCall("1", "f", '{"a":1}'),)
+    assert seen == [ThinkingDelta("hm"), TextDelta("Hel"), TextDelta("lo")]
+
+
+async def test_what_only_the_whole_message_holds_is_taken_from_it():
+    reply, seen = await read_chunks(
+        delta(content="Hel"), whole("tool_calls", content="Hello", tool_calls=[CALL])
+    )
+    assert reply.message.content == "Hello"
+    assert reply.message.tool_calls == (ToolCall("1", "f", '{"a":1}'),)
+    assert seen == [TextDelta("Hel"), TextDelta("lo")]
+
+
+async def test_pieces_that_are_called_messages_are_pieces():
+    first = {"choices": [{"index": 0, "message": {"content": "Hel"}}]}
+    reply, _ = await read_chunks(first, whole("stop", content="lo"))
+    assert reply.message.content == "Hello"
+
+
+async def test_the_index_of_a_choice_may_be_text():
+    one, other = delta(content="a"), delta(content="b")
+    one["choices"][0]["index"], other["choices"][0]["index"] = "0", "1"
+    reply, _ = await read_chunks(one, other, STOP)
+    assert reply.message.content == "a"
 
 
 async def test_a_refusal_is_visible_text_and_kept_as_a_refusal():

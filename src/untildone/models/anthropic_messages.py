@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
 
-from untildone.domain.errors import ConfigError, ModelError
+from untildone.domain.errors import BadReplyError, ConfigError, ModelError
 from untildone.domain.requests import DeltaSink, ModelReply, ModelRequest
 from untildone.models.anthropic_reply import MessageAssembler
 from untildone.models.anthropic_request import has_cache_marks, system_and_messages, tools_of
@@ -17,6 +18,7 @@ from untildone.models.endpoint import (
     DEFAULT_TIMEOUTS,
     Endpoint,
     ModelTimeouts,
+    below,
     checked_base_url,
     checked_key,
     request_headers,
@@ -71,7 +73,7 @@ class AnthropicModel:
     ) -> None:
         if not model.strip():
             raise ConfigError(f"AnthropicModel.model is {model!r}; give the model's name")
-        url = checked_base_url(base_url).removesuffix("/v1")
+        url = _without_version(checked_base_url(base_url))
         own = {"anthropic-version": _VERSION}
         if api_key:
             own["x-api-key"] = checked_key(api_key, source=key_variable or "api_key")
@@ -79,7 +81,7 @@ class AnthropicModel:
         self._cache = cache
         self._endpoint = Endpoint(
             model=name or f"anthropic/{model}",
-            url=f"{url}/v1/messages",
+            url=below(url, "/v1/messages"),
             base_url=shown_url(url),
             headers=request_headers(own, headers),
             secrets=secrets_of(api_key, headers, url),
@@ -110,7 +112,8 @@ class AnthropicModel:
         """Sends one request and reads the whole reply.
 
         A model that refuses the schema before it answers is asked again with it as text; what
-        worked for a schema is used for it from then on. Without ``max_tokens`` up to 16,384 tokens
+        worked for a schema is used for it from then on, and for all where two were refused and none
+        was taken. Without ``max_tokens`` up to 16,384 tokens
         are asked for (4,096 of Claude 3 models), since the protocol wants a number.
 
         Raises:
@@ -121,13 +124,16 @@ class AnthropicModel:
         as_text = schema is not None and self._schema_forms.of(schema) == _BY_PROMPT
         reply = await self._exchange(request, on_delta, schema_as_text=as_text)
         if isinstance(reply, ModelReply):
+            if schema is not None and not as_text:
+                self._schema_forms.note_strongest()
             return reply
         if schema is None or as_text:
             raise reply
         second = await self._exchange(request, on_delta, schema_as_text=True)
         if not isinstance(second, ModelReply):
             raise reply
-        self._schema_forms.keep(schema, _BY_PROMPT)
+        if not isinstance(reply, BadReplyError):
+            self._schema_forms.keep(schema, _BY_PROMPT)
         return second
 
     async def _exchange(
@@ -143,7 +149,7 @@ class AnthropicModel:
                 if request.json_schema is not None and refuses_schema(response.status, said):
                     return refusal
                 raise refusal
-            assembler = MessageAssembler(endpoint, request_id_of(response.headers))
+            assembler = MessageAssembler(endpoint, request_id_of(response.headers, endpoint))
             await read_reply(response, assembler, endpoint, on_delta)
         return assembler.reply()
 
@@ -197,3 +203,9 @@ class AnthropicModel:
         fields = {key: value for key, value in fields.items() if value is not None}
         fields["stream"] = True
         return fields
+
+
+def _without_version(url: str) -> str:
+    """The base address without a ``/v1`` at the end of its path."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(path=parts.path.removesuffix("/v1")))

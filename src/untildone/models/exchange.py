@@ -108,6 +108,6 @@ async def _hand_out(deltas: Sequence[Delta], on_delta: DeltaSink | None) -> None
 
 def _no_stream(start: bytes, response: Response, endpoint: Endpoint) -> Exception:
     text = endpoint.clean(start.decode("utf-8", "replace"), longest=_SHOWN)
-    kind = response.headers.get("content-type", "no content type")
+    kind = endpoint.clean(response.headers.get("content-type", "no content type"), longest=_SHOWN)
     what = f"the answer is no event stream ({kind}: {text!r})" if text else "the answer is empty"
     return unreadable(what, endpoint)

@@ -50,8 +50,17 @@ _OF_THE_SCHEMA: Final = re.compile(
     r"response.?format|output_config|output_format|json_schema|json.?(?:object|mode)"
     r"|structured|guided|grammar"
 )
-_OF_THE_LENGTH: Final = re.compile(r"context.?(?:length|window)|maximum context|too many tokens")
+_OF_THE_LENGTH: Final = re.compile(
+    r"context.?(?:length|window)|maximum context|too many tokens"
+    r"|(?:prompt|input|request|messages?) (?:is|are) too (?:long|large)"
+)
+_ONE_MISS: Final = re.compile(
+    rb"json_validate_failed|generated json does not match|failed to (?:generate|validate) json",
+    re.IGNORECASE,
+)
+"""Groq's words for a reply that missed the schema or was no JSON, told as status 400."""
 _OF_THE_TOOLS: Final = re.compile(r"\btools?\b|function|input_schema")
+_LONGEST_ID: Final = 200
 _REDIRECTS: Final = range(300, 400)
 _ERRORS: Final = range(400, 600)
 
@@ -62,11 +71,18 @@ def refused(status: int, headers: Mapping[str, str], body: bytes, endpoint: Endp
     location = headers.get("location")
     if status in _REDIRECTS and location:
         said = f"it redirects to {endpoint.clean(shown_url(location), longest=120)}"
+    if status in _SCHEMA_STATUSES and _ONE_MISS.search(body):
+        return BadReplyError(
+            f"{endpoint.model}: {said} (status {status} from {endpoint.base_url}); one reply was"
+            " not what was asked for: try again",
+            status=status,
+            request_id=request_id_of(headers, endpoint),
+        )
     return error_of(
         status,
         said,
         endpoint,
-        request_id=request_id_of(headers),
+        request_id=request_id_of(headers, endpoint),
         retry_after_s=retry_after_s(headers),
         usage=NOTHING_SPENT,
     )
@@ -166,9 +182,10 @@ def _about_the_key(endpoint: Endpoint) -> str:
     return "check the key that was given, and that it may use this model"
 
 
-def request_id_of(headers: Mapping[str, str]) -> str | None:
-    """The provider's id of the request, where the headers have one."""
-    return headers.get("x-request-id") or headers.get("request-id")
+def request_id_of(headers: Mapping[str, str], endpoint: Endpoint) -> str | None:
+    """The provider's id of the request, where the headers have one; fit to be shown."""
+    found = headers.get("x-request-id") or headers.get("request-id")
+    return endpoint.clean(found, longest=_LONGEST_ID) if found else None
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:

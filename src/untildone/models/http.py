@@ -57,6 +57,7 @@ class _Pool:
 
     session: aiohttp.ClientSession
     slots: asyncio.Semaphore
+    calls: set[_Watch] = field(default_factory=set["_Watch"], repr=False)
     keeper: AsyncGenerator[None] | None = None
     proxies: dict[str, str | None] = field(default_factory=dict[str, str | None], repr=False)
 
@@ -65,20 +66,36 @@ _pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
 
 
 async def aclose() -> None:
-    """Closes the connections of the running event loop; the next request opens new ones."""
+    """Closes the connections of the running event loop; the next request opens new ones.
+
+    Calls in flight, and those that wait for a connection, end with a ``ConnectionFailedError``.
+    """
     pool = _pools.get(asyncio.get_running_loop())
     if pool is not None and pool.keeper is not None:
         await pool.keeper.aclose()
 
 
 class _Watch:
-    """Ends a wait for the network that takes too long: ``asyncio.timeout`` for many short waits.
+    """Ends a wait that takes too long or for nothing: ``asyncio.timeout`` for many short waits.
 
     One timer serves all waits of a request. It rings at the earliest moment that could be too late
     and is set again where that was put off meanwhile: a thousand packets set it once.
+
+    Attributes:
+        fired: Whether it has ended a wait.
+        is_cut_off: Whether the connections were closed under the request.
     """
 
-    __slots__ = ("_at", "_cancelling", "_loop", "_rings_within", "_task", "_timer", "fired")
+    __slots__ = (
+        "_at",
+        "_cancelling",
+        "_loop",
+        "_rings_within",
+        "_task",
+        "_timer",
+        "fired",
+        "is_cut_off",
+    )
 
     def __init__(self, timeouts: ModelTimeouts, loop: asyncio.AbstractEventLoop) -> None:
         limits = (timeouts.first_token_s, timeouts.between_tokens_s, timeouts.total_s)
@@ -89,22 +106,28 @@ class _Watch:
         self._at: float | None = None
         self._cancelling = 0
         self.fired = False
+        self.is_cut_off = False
 
     def begin(self, at: float | None) -> None:
         """A wait of the current task begins that must end at the loop's time ``at``."""
         self._at = at
-        if at is None or self._rings_within is None:
-            return
         task = self._task = asyncio.current_task()
         self._cancelling = task.cancelling() if task is not None else 0
-        if self._timer is None:
+        if self._timer is None and at is not None and self._rings_within is not None:
             self._set(at, self._rings_within)
 
     def end(self) -> None:
         """The wait is over."""
         self._task = None
 
-    def took_too_long(self) -> bool:
+    def cut_off(self) -> None:
+        """The connections are closed: ends the wait, if there is one."""
+        self.is_cut_off = True
+        if self._task is not None and not self.fired:
+            self.fired = True
+            self._task.cancel()
+
+    def has_ended_it(self) -> bool:
         """Whether the cancellation that is being handled is this watch's and nobody else's."""
         return self.fired and self._task is not None and self._task.uncancel() <= self._cancelling
 
@@ -116,7 +139,7 @@ class _Watch:
 
     def _ring(self) -> None:
         self._timer = None
-        if self._task is None or self._at is None or self._rings_within is None:
+        if self._task is None or self._at is None or self._rings_within is None or self.fired:
             return  # nobody waits; the next wait sets the timer
         if self._loop.time() < self._at:
             self._set(self._at, self._rings_within)
@@ -188,6 +211,8 @@ class Response:
         """
         import aiohttp
 
+        if self._watch.is_cut_off:
+            raise _cut_off(self._endpoint)
         now = self._loop.time()
         if self._end is not None:
             self._end += now - self._given_at  # a slow reader's time is not the model's
@@ -199,7 +224,7 @@ class Response:
         try:
             piece = await self._content.readany()
         except asyncio.CancelledError:
-            if not self._watch.took_too_long():
+            if not self._watch.has_ended_it():
                 raise
             failure = self._too_late()
         except (aiohttp.ClientError, OSError) as error:
@@ -226,7 +251,9 @@ class Response:
                 size += len(piece)
         return b"".join(pieces)[:_MOST_ERROR_BYTES]
 
-    def _too_late(self) -> ModelTimeoutError:
+    def _too_late(self) -> ModelError:
+        if self._watch.is_cut_off:
+            return _cut_off(self._endpoint)
         timeouts = self._endpoint.timeouts
         if self._end is not None and (self._deadline is None or self._end <= self._deadline):
             what, field_name, limit = "no whole reply", "total_s", timeouts.total_s
@@ -244,7 +271,7 @@ class post:  # noqa: N801  reads like the function it replaces, at a third of it
     Waiting for one of the connections of a busy loop is no part of any time-out.
 
     Raises:
-        ConnectionFailedError: No connection, or it broke before an answer began.
+        ConnectionFailedError: No connection, or it broke or was closed before an answer began.
         ModelTimeoutError: No connection, or no answer, in time.
         BadReplyError: What answers there does not speak HTTP.
     """
@@ -263,8 +290,16 @@ class post:  # noqa: N801  reads like the function it replaces, at a third of it
         endpoint = self._endpoint
         loop = asyncio.get_running_loop()
         pool = self._pool = _pools.get(loop) or await _open_pool(loop)
-        await pool.slots.acquire()
         watch = self._watch = _Watch(endpoint.timeouts, loop)
+        pool.calls.add(watch)
+        try:
+            if pool.slots.locked():
+                await _slot(pool, endpoint, watch)
+            else:
+                await pool.slots.acquire()  # waits for nothing
+        except BaseException:
+            pool.calls.discard(watch)
+            raise
         try:
             started = loop.time()
             answer = self._answer = await _answer(pool, endpoint, self._body, started, watch)
@@ -286,7 +321,25 @@ class post:  # noqa: N801  reads like the function it replaces, at a third of it
 
     def _let_go(self) -> None:
         self._watch.close()
+        self._pool.calls.discard(self._watch)
         self._pool.slots.release()
+
+
+async def _slot(pool: _Pool, endpoint: Endpoint, watch: _Watch) -> None:
+    """Waits for one of the connections."""
+    watch.begin(None)
+    try:
+        await pool.slots.acquire()
+    except asyncio.CancelledError:
+        if not watch.has_ended_it():
+            raise
+    else:
+        return
+    finally:
+        watch.end()
+    failure = _cut_off(endpoint)
+    failure.usage = _NOTHING_SPENT
+    raise failure
 
 
 async def _answer(
@@ -310,12 +363,12 @@ async def _answer(
             timeout=_connect_timeout(timeouts.connect_s),
         )
     except asyncio.CancelledError:
-        if not watch.took_too_long():
+        if not watch.has_ended_it():
             raise
         what = ("no whole reply", "total_s", total)
         if total is None or (first is not None and first <= total):
             what = ("no first token", "first_token_s", first)
-        failure = _too_late(endpoint, *what)
+        failure = _cut_off(endpoint) if watch.is_cut_off else _too_late(endpoint, *what)
     except (aiohttp.ClientError, OSError) as error:
         failure = _failure(error, endpoint)
     finally:
@@ -329,6 +382,13 @@ def _too_late(
     return ModelTimeoutError(
         f"{endpoint.model}: {what} within {limit_s or 0:g} s from {endpoint.base_url};"
         f" where the model needs longer, raise ModelTimeouts.{setting}"
+    )
+
+
+def _cut_off(endpoint: Endpoint) -> ConnectionFailedError:
+    return ConnectionFailedError(
+        f"{endpoint.model}: the connections were closed while a call to {endpoint.base_url} was in"
+        " flight; close them (models.http.aclose) after the last call, or call again"
     )
 
 
@@ -408,7 +468,9 @@ def _connector_class() -> type[aiohttp.TCPConnector]:
                 if not getattr(protocol, _KNOWN, False):
                     setattr(protocol, _KNOWN, True)
                     return connection
-                if not _was_closed(connection.transport):
+                # An answer that nobody asked for, already read, would become the next call's.
+                is_clean = protocol is not None and not protocol.should_close
+                if is_clean and not _was_closed(connection.transport):
                     return connection
                 connection.close()
 
@@ -476,6 +538,8 @@ async def _kept(loop: asyncio.AbstractEventLoop, pool: _Pool) -> AsyncGenerator[
     finally:
         if _pools.get(loop) is pool:
             del _pools[loop]
+        for call in list(pool.calls):
+            call.cut_off()
         await pool.session.close()
 
 

@@ -22,13 +22,26 @@ _LONGEST_INDEX: Final = 10
 class _Call:
     """A call while its pieces come in."""
 
-    __slots__ = ("_depth", "_escaped", "_in_text", "_looked_at", "arguments", "extra", "id", "name")
+    __slots__ = (
+        "_depth",
+        "_escaped",
+        "_in_text",
+        "_last_sign",
+        "_looked_at",
+        "announced_again",
+        "arguments",
+        "extra",
+        "id",
+        "name",
+    )
 
     def __init__(self) -> None:
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
         self.extra: dict[str, Any] = {}
+        self.announced_again = False
+        self._last_sign = ""
         self._looked_at = 0
         self._depth = 0
         self._in_text = self._escaped = False
@@ -43,10 +56,11 @@ class _Call:
             self._look_at(piece)
         self._looked_at = len(self.arguments)
         is_closed = self._depth == 0 and not self._in_text
-        return is_closed and bool(self.arguments) and self.arguments[-1].rstrip().endswith("}")
+        return is_closed and self._last_sign == "}"
 
     def _look_at(self, piece: str) -> None:
         """Follows quotes and brackets; a backslash may be the last character of a piece."""
+        self._last_sign = piece.rstrip()[-1:] or self._last_sign
         start, self._escaped = int(self._escaped), False
         for mark in _STRUCTURE.finditer(piece, start):
             sign = mark[0]
@@ -66,6 +80,11 @@ class CallAssembler:
         self._by_index: dict[int, _Call] = {}
         self._by_id: dict[str, _Call] = {}
 
+    @property
+    def has_any(self) -> bool:
+        """Whether a call has begun."""
+        return bool(self._calls)
+
     def feed(self, pieces: list[Any]) -> bool:
         """Takes the ``tool_calls`` of one delta; tells whether there was anything new in them."""
         is_new = False
@@ -73,12 +92,15 @@ class CallAssembler:
             piece = as_dict(item)
             function = as_dict(piece.get("function"))
             call_id, name = as_text(piece.get("id")), as_text(function.get("name"))
-            news = _News(call_id, name, bool(function.get("arguments")))
+            news = _news(call_id, name, function.get("arguments"))
+            if news == _NOTHING and piece.keys() <= _KNOWN_CALL_KEYS:
+                continue
             index = _index_of(piece)
             if index is not None:
                 call = self._indexed(index, news)
             else:
                 call = self._unindexed(position, len(pieces), news)
+            call = self._again(call, news, index)
             is_new = _extend(call, piece, function) or is_new
             if call_id:
                 self._by_id[call_id] = call
@@ -112,9 +134,22 @@ class CallAssembler:
         call = known or (calls[position] if in_step else calls[-1])
         if news.name or known is not None:
             return self._begun() if _is_another(call, news, has_index=False) else call
-        if news.call_id and calls[-1].id and not (news.has_arguments and not calls[-1].is_whole):
-            return self._begun()
+        if news.call_id and calls[-1].id and not news.is_blank:
+            is_rest = news.is_told and not calls[-1].is_whole
+            return calls[-1] if is_rest else self._begun()
         return calls[-1] if news.call_id else call
+
+    def _again(self, call: _Call, news: _News, index: int | None) -> _Call:
+        """The call, or a second one to the same tool whose name was told before its arguments."""
+        if call.announced_again and news.is_told and not news.name:
+            again = self._begun()
+            again.name, call.announced_again = call.name, False
+            if index is not None:
+                self._by_index[index] = again
+            return again
+        if news.name and not news.is_told and news.name == call.name and call.is_whole:
+            call.announced_again = True  # or only repeated: what follows tells
+        return call
 
     def _begun(self) -> _Call:
         call = _Call()
@@ -123,11 +158,33 @@ class CallAssembler:
 
 
 class _News(NamedTuple):
-    """What a piece tells of the call it belongs to."""
+    """What a piece tells of the call it belongs to.
+
+    Attributes:
+        call_id: ``""`` where it has none.
+        name: ``""`` where it has none.
+        is_told: Whether it has a part of the arguments that means something: blanks do not.
+        is_blank: Whether it has a part of the arguments, of blanks only.
+        is_inside: Whether that part cannot be the beginning of an object.
+    """
 
     call_id: str
     name: str
-    has_arguments: bool
+    is_told: bool = False
+    is_blank: bool = False
+    is_inside: bool = False
+
+
+_NOTHING: Final = _News("", "")
+
+
+def _news(call_id: str, name: str, arguments: Any) -> _News:
+    if not isinstance(arguments, str):
+        return _News(call_id, name, is_told=arguments is not None)
+    text = arguments.lstrip()
+    is_blank = bool(arguments) and not text
+    is_inside = bool(arguments) and not text.startswith("{")
+    return _News(call_id, name, bool(text), is_blank, is_inside)
 
 
 def _index_of(piece: dict[str, Any]) -> int | None:
@@ -143,7 +200,7 @@ def _only_goes_on(last: _Call, news: _News) -> bool:
     Some servers count pieces and not calls; a call without a name is none.
     """
     is_anonymous = not news.name and not news.call_id
-    return is_anonymous and not (news.has_arguments and last.is_whole)
+    return is_anonymous and not (news.is_told and last.is_whole)
 
 
 def _finished(call: _Call, used: set[str]) -> ToolCall:
@@ -154,15 +211,21 @@ def _finished(call: _Call, used: set[str]) -> ToolCall:
 def _is_another(call: _Call, news: _News, *, has_index: bool) -> bool:
     """Whether a piece begins a call of its own."""
     if news.call_id and call.id and news.call_id != call.id:
-        # With an index, an id without a name is one that some servers make anew for each piece.
-        return bool(news.name) or not has_index or (news.has_arguments and call.is_whole)
+        # With an index, an id may be one that some servers make anew for each piece.
+        if not has_index:
+            return True
+        if news.name:
+            is_rest = news.name == call.name and news.is_inside and bool(call.arguments)
+            return not is_rest or (news.is_told and call.is_whole)
+        return news.is_told and call.is_whole
     if not news.name or not call.name:
         return False
     if news.name != call.name:
-        # With an index, a second name may be the rest of the first one.
-        return not has_index or bool(call.arguments) or bool(news.call_id)
+        # With an index and one id, a second name may be the rest of the first one.
+        is_rest = bool(call.id) and news.call_id in ("", call.id)
+        return not (has_index and is_rest and not call.arguments)
     # The same name again: some providers repeat it on each piece, some mean a second call.
-    return news.has_arguments and call.is_whole
+    return news.is_told and call.is_whole
 
 
 def _extend(call: _Call, piece: dict[str, Any], function: dict[str, Any]) -> bool:

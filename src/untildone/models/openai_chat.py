@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from untildone.domain.errors import ConfigError, ModelError
+from untildone.domain.errors import BadReplyError, ConfigError, ModelError
 from untildone.domain.messages import Message
 from untildone.domain.requests import DeltaSink, ModelReply, ModelRequest
 from untildone.models.endpoint import (
     DEFAULT_TIMEOUTS,
     Endpoint,
     ModelTimeouts,
+    below,
     checked_base_url,
     checked_key,
     request_headers,
@@ -49,6 +50,7 @@ class OpenAIChatModel:
     Args:
         model: The model's name as the server knows it.
         base_url: The address before ``/chat/completions``, such as ``https://api.openai.com/v1``.
+            A query, such as Azure's ``?api-version=…``, stays at the end of what is posted to.
         api_key: Sent as a bearer token; None where the server wants none.
         name: How logs, results and errors name the model; default: ``model``.
         headers: Sent with each request, besides the usual ones.
@@ -86,7 +88,7 @@ class OpenAIChatModel:
         self._model = model
         self._endpoint = Endpoint(
             model=name or model,
-            url=f"{url}/chat/completions",
+            url=below(url, "/chat/completions"),
             base_url=shown_url(url),
             headers=request_headers(_authorization(api_key, url, key_variable), headers),
             secrets=secrets_of(api_key, headers, url),
@@ -129,7 +131,8 @@ class OpenAIChatModel:
 
         A server that refuses the schema before it answers is asked again with a weaker form of it,
         and last with the schema as text; the form that worked for a schema is used for it from
-        then on.
+        then on, and for all schemas where the server has refused two and taken none. Where only
+        one reply missed the schema (Groq), nothing is remembered.
 
         Raises:
             ModelError: What went wrong, by its kind.
@@ -138,16 +141,21 @@ class OpenAIChatModel:
         schema = request.json_schema
         form = _BY_SCHEMA if schema is None else self._schema_forms.of(schema)
         first_refusal: ModelError | None = None
+        is_lasting = True
         while True:
             reply = await self._exchange(request, form, on_delta)
             if isinstance(reply, ModelReply):
                 break
+            is_lasting = is_lasting and not isinstance(reply, BadReplyError)
             first_refusal = first_refusal or reply
             if form == _BY_PROMPT:
                 raise first_refusal
             form += 1
         if schema is not None and first_refusal is not None:
-            self._schema_forms.keep(schema, form)
+            if is_lasting:
+                self._schema_forms.keep(schema, form)
+        elif schema is not None and form == _BY_SCHEMA:
+            self._schema_forms.note_strongest()
         return reply
 
     async def _exchange(
@@ -163,7 +171,8 @@ class OpenAIChatModel:
                 if request.json_schema is not None and refuses_schema(response.status, said):
                     return refusal
                 raise refusal
-            assembler = ReplyAssembler(endpoint, request_id_of(response.headers), self._sends_back)
+            request_id = request_id_of(response.headers, endpoint)
+            assembler = ReplyAssembler(endpoint, request_id, self._sends_back)
             await read_reply(response, assembler, endpoint, on_delta)
         return assembler.reply()
 

@@ -27,6 +27,7 @@ from untildone.models.loose_json import (
 from untildone.models.openai_calls import CallAssembler
 
 _NO_DELTAS: Final[tuple[Delta, ...]] = ()
+_FIRST: Final = (None, 0, "0", "")
 _CUT_REASONS: Final = frozenset(
     {
         "model_length",
@@ -64,12 +65,13 @@ class ReplyAssembler:
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._reasoning: list[str] = []
-        self._reasoning_details: list[dict[str, Any]] = []
+        self._details = _Details() if "reasoning_details" in keeps else None
         self._calls = CallAssembler()
         self._finish_reason: str | None = None
         self._usage: Usage | None = None
         self._model = ""
         self._saw_choice = False
+        self._saw_delta = False
         self._half_pair = ""
 
     def feed(self, payload: str) -> Sequence[Delta]:
@@ -144,7 +146,7 @@ class ReplyAssembler:
         deltas: list[Delta] = []
         for item in choices:
             choice = as_dict(item)
-            if not choice.get("index"):  # further choices are asked for by nobody
+            if choice.get("index") in _FIRST:  # further choices are asked for by nobody
                 self._take_choice(choice, deltas)
         if deltas:
             self.heard = True
@@ -154,7 +156,13 @@ class ReplyAssembler:
         if choice.get("error"):
             raise self._error_in(choice["error"])
         self._saw_choice = True
-        delta = as_dict(choice.get("delta") or choice.get("message"))
+        delta = as_dict(choice.get("delta"))
+        if delta:
+            self._saw_delta = True
+        else:
+            delta = as_dict(choice.get("message"))
+            if self._saw_delta and delta:
+                delta = self._news_in(delta)
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
         if reasoning:
             self._take_reasoning(reasoning, deltas)
@@ -173,6 +181,22 @@ class ReplyAssembler:
         if usage:
             self._take_usage(usage)
 
+    def _news_in(self, message: dict[str, Any]) -> dict[str, Any]:
+        """What a whole message after its pieces, as MiniMax ends with, adds to them."""
+        news = dict(message)
+        if self._text:
+            content, so_far = as_text(news.get("content")), "".join(self._text)
+            news["content"] = content[len(so_far) :] if content.startswith(so_far) else None
+        if self._refusal:
+            news.pop("refusal", None)
+        if self._reasoning or (self._details and self._details.list):
+            for key in ("reasoning_content", "reasoning", "reasoning_details"):
+                news.pop(key, None)
+        if self._calls.has_any:
+            for key in ("tool_calls", "function_call"):
+                news.pop(key, None)
+        return news
+
     def _take_rarities(self, delta: dict[str, Any], deltas: list[Delta]) -> None:
         refusal = delta.get("refusal")
         if isinstance(refusal, str) and refusal:
@@ -180,7 +204,8 @@ class ReplyAssembler:
             self._add_text(refusal, deltas)
         for detail in as_list(delta.get("reasoning_details")):
             self.heard = self.heard or bool(detail)
-            _add_detail(self._reasoning_details, as_dict(detail))
+            if self._details is not None:
+                self._details.add(as_dict(detail))
         calls = as_list(delta.get("tool_calls"))
         if calls:
             self.heard = self._calls.feed(calls) or self.heard
@@ -230,8 +255,8 @@ class ReplyAssembler:
         extra: dict[str, Any] = {}
         if self._refusal:
             extra["refusal"] = whole_unicode("".join(self._refusal))
-        if "reasoning_details" in self._keeps and self._reasoning_details:
-            extra["reasoning_details"] = self._reasoning_details
+        if self._details is not None and self._details.list:
+            extra["reasoning_details"] = self._details.joined()
         for key in ("reasoning_content", "reasoning"):
             # DeepSeek refuses a later request where a reply with calls lacks it, even if empty.
             if key in self._keeps and (self._reasoning or calls):
@@ -258,17 +283,34 @@ def _is_bare_error(fields: dict[str, Any]) -> bool:
     return "choices" not in fields and ("message" in fields or "detail" in fields)
 
 
-def _add_detail(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:
-    """Adds a piece of OpenRouter's reasoning details; consecutive texts are one detail."""
-    last = details[-1] if details else {}
-    if piece.get("type") == "reasoning.text" == last.get("type") and (
-        piece.get("index") == last.get("index")
-    ):
-        text = as_text(last.get("text")) + as_text(piece.get("text"))
-        news = {key: value for key, value in piece.items() if value is not None}
-        details[-1] = {**last, **news, "text": text}
-    elif piece:
-        details.append(piece)
+class _Details:
+    """OpenRouter's reasoning details: consecutive pieces of one text are one detail.
+
+    The pieces are joined once, at the end.
+    """
+
+    def __init__(self) -> None:
+        self.list: list[dict[str, Any]] = []
+        self._texts: list[list[str]] = []
+
+    def add(self, piece: dict[str, Any]) -> None:
+        """Takes a piece."""
+        last = self.list[-1] if self.list else {}
+        if piece.get("type") == "reasoning.text" == last.get("type") and (
+            piece.get("index") == last.get("index")
+        ):
+            last.update({key: value for key, value in piece.items() if value is not None})
+            self._texts[-1].append(as_text(piece.get("text")))
+        elif piece:
+            self.list.append(dict(piece))
+            self._texts.append([as_text(piece.get("text"))])
+
+    def joined(self) -> list[dict[str, Any]]:
+        """The details, whole."""
+        return [
+            {**detail, "text": "".join(texts)} if len(texts) > 1 else detail
+            for detail, texts in zip(self.list, self._texts, strict=True)
+        ]
 
 
 def usage_from(form: dict[str, Any]) -> Usage | None:

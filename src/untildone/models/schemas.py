@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from hashlib import sha256
 from typing import Any, Final
 
@@ -28,32 +29,44 @@ _UNSUPPORTED: Final = (
 class SchemaForms:
     """In which weaker form a server took a schema that it had refused; the latest 256 schemas.
 
-    By schema and not by server: one refused schema says nothing about another.
+    By schema: one refused schema says nothing about another. A server that has refused two and
+    taken none is one that knows no schemas: what it took last is where all others begin.
     """
 
-    __slots__ = ("_forms",)
+    __slots__ = ("_forms", "_of_all", "_takes_some")
 
     def __init__(self) -> None:
         self._forms: dict[bytes, int] = {}
+        self._of_all = 0
+        self._takes_some = False
 
     def of(self, schema: dict[str, Any]) -> int:
         """The form to begin with; 0, the strongest, where nothing is known."""
         if not self._forms:
             return 0
         try:
-            return self._forms.get(_key_of(schema), 0)
+            return self._forms.get(_key_of(schema), self._of_all)
         except (TypeError, ValueError, RecursionError):
             return 0  # it has no JSON form, which the request will tell
 
     def keep(self, schema: dict[str, Any], form: int) -> None:
-        """The form worked."""
+        """The form worked after stronger ones were refused."""
         self._forms[_key_of(schema)] = form
+        if len(self._forms) > 1 and not self._takes_some:
+            self._of_all = form
         if len(self._forms) > _MOST_FORMS:
             del self._forms[next(iter(self._forms))]
 
+    def note_strongest(self) -> None:
+        """A schema was taken as it is: refusals are of schemas and not of all of them."""
+        self._takes_some = True
+        self._of_all = 0
+
 
 def _key_of(schema: dict[str, Any]) -> bytes:
-    return sha256(encoded(schema)).digest()
+    """The same for one schema, in whatever order its keys are."""
+    form = json.dumps(json.loads(encoded(schema)), sort_keys=True)  # now all keys are text
+    return sha256(form.encode()).digest()
 
 
 def is_strict(schema: Any) -> bool:
