@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from untildone.agent import Agent, AgentAsTool
@@ -52,6 +52,9 @@ _tools_of: WeakKeyDictionary[Agent, tuple[dict[str, Tool], ToolSpecs]] = WeakKey
 """An agent never changes, so its functions are read, and encoded for the wire, only once."""
 
 
+_NO_REPLIES: Final = EarlierReplies()
+
+
 async def start_run(agent: Agent, messages: Messages, options: Options) -> AgentResult:
     """A new run from its first event to its end."""
     entrance = Entrance(agent, os.urandom(16).hex(), options)
@@ -91,7 +94,7 @@ async def _start(entrance: Entrance, messages: Messages) -> AgentResult:
             fingerprint_of(agent, model.name, rules, specs) if entrance.sinks else "",
             None if outer is None else outer.run_id,
         )
-        return await ended_properly(run, _recorded_then_refined(run, started, opened))
+        return await ended_properly(run, _refined(run, opened, started))
 
 
 def _beginning_of(log: Log, approvals: Approvals) -> RunStarted:
@@ -104,8 +107,8 @@ def _beginning_of(log: Log, approvals: Approvals) -> RunStarted:
     started = log[0] if log else None
     if not isinstance(started, RunStarted):
         raise ResumeError(
-            "the log cannot be read: give the events of one run as a list that begins with"
-            " RunStarted; dicts become events by event_from_dict"
+            f"the log cannot be read, it is {_shown_log(log)}: give the events of one run as a list"
+            " that begins with RunStarted; dicts become events by event_from_dict"
         )
     runs = {event.at.run for event in log}
     if len(runs) > 1:
@@ -120,6 +123,23 @@ def _beginning_of(log: Log, approvals: Approvals) -> RunStarted:
     return started
 
 
+def _shown_log(log: object) -> str:
+    if isinstance(log, Sequence) and not isinstance(log, str | bytes):
+        first: object = next(iter(cast("Sequence[object]", log)), None)
+        return "an empty list" if first is None else f"a list that begins with {first!r:.80}"
+    return f"{log!r:.80}"
+
+
+def _difference(started: RunStarted, agent: Agent, model: str) -> str:
+    """What the log itself can tell of what differs; the rest of the configuration is a hash."""
+    parts: list[str] = []
+    if started.model != model:
+        parts.append(f"the model was {started.model!r:.80} and is {model!r:.80}")
+    if started.system_prompt != agent.system_prompt:
+        parts.append("the system_prompt is another")
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
 async def _resume(entrance: Entrance, log: Log, approvals: Approvals) -> AgentResult:
     started = _beginning_of(log, approvals)
     agent = entrance.agent
@@ -129,8 +149,10 @@ async def _resume(entrance: Entrance, log: Log, approvals: Approvals) -> AgentRe
         if started.fingerprint not in ("", fingerprint_of(agent, model.name, rules, specs)):
             raise ResumeError(
                 f"run {started.at.run} was started with another configuration than agent"
-                f" {agent.name!r} has now; resume it with the agent, tools and loop_config that it"
-                " was started with"
+                f" {agent.name!r} has now{_difference(started, agent, model.name)}; resume it with"
+                " the agent that it was started with: name, model, system_prompt, temperature,"
+                " max_tokens, extra_params, max_turns, on_max_turns, response_model, stuck, tools"
+                " and loop_config count"
             )
         state = fold(rules, log)
         run = _run(entrance, state, model, tools, specs)
@@ -140,20 +162,17 @@ async def _resume(entrance: Entrance, log: Log, approvals: Approvals) -> AgentRe
         if state.ended is not None:
             await learn(run, state.ended.reason)
             return give_result(run)
-        return await ended_properly(run, _recalled_then_refined(run, opened))
+        return await ended_properly(run, _refined(run, opened))
 
 
-async def _recorded_then_refined(
-    run: Run, started: RunStarted, opened: AsyncExitStack
+async def _refined(
+    run: Run, opened: AsyncExitStack, started: RunStarted | None = None
 ) -> AgentResult:
-    await run.record(started)
-    return await _recalled_then_refined(run, opened)
-
-
-async def _recalled_then_refined(run: Run, opened: AsyncExitStack) -> AgentResult:
     """The run itself; closing what was opened for it is part of it, so that no answer is lost."""
     async with opened:
         try:
+            if started is not None:
+                await run.record(started)
             if run.state.recalled is None and remembers(run):
                 await recall_context(run)
             return await refine(run)
@@ -318,7 +337,8 @@ class _Paths:
         self._run_id = run_id
         self._record = record
         self._clock = clock
-        self._earlier = EarlierReplies(record.state.judge_replies)
+        replies = record.state.judge_replies
+        self._earlier = EarlierReplies(replies) if replies else _NO_REPLIES
 
     def of_branch(self, branch: int) -> ModelPath:
         """The way for a candidate, or for the run itself."""
