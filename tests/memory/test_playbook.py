@@ -121,9 +121,31 @@ def test_of_equally_useful_entries_the_oldest_goes():
 
 
 def test_of_more_lessons_than_there_is_room_the_first_stay():
-    playbook = Playbook([entry("old", helped=5)])
+    playbook = Playbook([entry("old")])
     playbook.learn(Delta(lessons=(entry("first"), entry("second"), entry("third"))), 2)
     assert contents(playbook) == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("most", "left"),
+    [
+        (5, ["best", "good", "new 0", "new 1", "new 2"]),
+        (3, ["best", "good", "new 0"]),
+        (2, ["best", "new 0"]),
+        (1, ["new 0"]),
+    ],
+)
+def test_what_has_helped_makes_room_for_one_new_lesson_at_most(most: int, left: list[str]):
+    playbook = Playbook([entry("best", helped=90), entry("good", helped=2), entry("untried")])
+    playbook.learn(Delta(lessons=tuple(entry(f"new {number}") for number in range(5))), most)
+    assert contents(playbook) == left
+
+
+def test_what_has_helped_stays_run_after_run():
+    playbook = Playbook([entry("best", helped=90), entry("good", helped=2)])
+    for number in range(9):
+        playbook.learn(Delta(lessons=tuple(entry(f"{number} {n}") for n in range(5))), 3)
+    assert contents(playbook) == ["best", "good", "8 0"]
 
 
 def test_a_smaller_bound_than_before_is_kept_from_then_on():

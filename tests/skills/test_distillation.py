@@ -82,6 +82,23 @@ async def test_distilling_again_replaces_the_skill():
     assert len(names()) == 1
 
 
+@pytest.mark.parametrize("value", [85, 1.01, -0.1, float("nan"), float("inf"), True, "0.9"])
+async def test_a_confidence_that_is_none_is_told_of_and_distils_nothing(
+    value: Any, caplog: pytest.LogCaptureFixture
+):
+    def converged(result: Any) -> bool:
+        result.confidence = value
+        return True
+
+    loop = LoopConfig(convergence_fn=converged, auto_extract_skill=True)
+    result = await run_agent(Agent("a", ScriptedModel(["x"]), loop_config=loop), ask())
+    assert result.exit_reason == "converged"
+    assert result.confidence is None
+    assert names() == []
+    assert f"set to {value!r} and is left out" in caplog.text
+    assert "from 0 to 1" in caplog.text
+
+
 # ── Description ──────────────────────────────────────────────────────────────────────────────────
 
 

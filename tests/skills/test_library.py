@@ -266,14 +266,18 @@ def test_skills_that_need_each_other_are_refused_by_name(library: SkillLibrary):
     assert "it needs the skill 'a'" in str(caught.value)
 
 
-def test_hooks_that_are_given_are_given_to_all(library: SkillLibrary):
+def test_each_skill_gets_the_hooks_that_it_had_and_no_others(library: SkillLibrary):
     async def deny(name: str, args: dict[str, Any]) -> bool:
         return False
 
-    library.save(made())
-    hooks = AgentHooks(approve_tool=deny)
-    (after,) = library.load(hooks=hooks)
-    assert after.agent.hooks is hooks
+    async def seen(name: str, text: str) -> None:
+        return None
+
+    library.save(made("free"))
+    library.save(made("asks", hooks=AgentHooks(approve_tool=deny)))
+    given = AgentHooks(approve_tool=deny, on_tool_end=seen)
+    loaded = {skill.name: skill.agent.hooks for skill in library.load(hooks=given)}
+    assert loaded == {"free": None, "asks": AgentHooks(approve_tool=deny)}
 
 
 # ── What must not or cannot be written ───────────────────────────────────────────────────────────

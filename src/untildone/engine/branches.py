@@ -26,7 +26,7 @@ from untildone.domain.messages import Message
 from untildone.domain.results import AgentResult
 from untildone.engine.context import Run
 from untildone.engine.ending import ended_by_the_cap, max_turns_text
-from untildone.engine.judging import fail_judging, grade_answer
+from untildone.engine.judging import confidence_of, fail_judging, grade_answer
 from untildone.engine.turns import run_turns
 from untildone.policy.branches import (
     best_graded,
@@ -37,7 +37,6 @@ from untildone.policy.branches import (
     stand_in,
     winner_by_vote,
 )
-from untildone.policy.grading import checked_confidence
 from untildone.policy.outcome import candidate_result
 from untildone.policy.steps import GradeBranches, RunBranches, SelectBranch
 from untildone.policy.vote_keys import key_text
@@ -123,7 +122,7 @@ async def _merge(run: Run, live: list[int]) -> None:
         await run.record(BranchSelected(run.at(), winner))
         return
     message = Message("assistant", merged.text)
-    confidence = checked_confidence(merged.confidence)
+    confidence = confidence_of(run, merged)
     selected = BranchSelected(run.at(), None, merged=message, confidence=confidence)
     selected.finish_reason, selected.model = merged.finish_reason, merged.model
     await run.record(selected)
@@ -226,7 +225,7 @@ async def _grade_candidate(run: Run, branch: int) -> None:
             await _drop(run, branch, error, in_grading=True)
             return
         run.branch_failures[branch] = error
-        confidence = checked_confidence(result.confidence)
+        confidence = confidence_of(run, result)
         await run.record(PredicateJudged(at, "stop_condition", True, confidence))
         return
     except (Exception, asyncio.CancelledError) as error:

@@ -43,7 +43,7 @@ async def judge(run: Run, step: Judgement) -> None:
             await _fail(run, step, error)
             return
         run.early = error
-        event = PredicateJudged(at, "stop_condition", True, checked_confidence(result.confidence))
+        event = PredicateJudged(at, "stop_condition", True, confidence_of(run, result))
     except asyncio.CancelledError as error:
         if is_being_cancelled():
             raise
@@ -65,10 +65,10 @@ async def _ask(
     match step:
         case AskStopCondition():
             met = await _predicate(loop.stop_condition, result)
-            return PredicateJudged(at, "stop_condition", met, checked_confidence(result.confidence))
+            return PredicateJudged(at, "stop_condition", met, confidence_of(run, result))
         case AskConvergence():
             met = await _predicate(loop.convergence_fn, result)
-            return PredicateJudged(at, "convergence_fn", met, checked_confidence(result.confidence))
+            return PredicateJudged(at, "convergence_fn", met, confidence_of(run, result))
         case Grade():
             return await grade_answer(run, at, result)
         case AskCriterion(index):
@@ -100,11 +100,25 @@ async def grade_answer(run: Run, at: At, result: AgentResult) -> Graded:
     return await _grade(run, at, verifier, result)
 
 
+def confidence_of(run: Run, result: AgentResult) -> float | None:
+    """The confidence that somebody set; one that is none is told of in the log and not kept."""
+    value: object = result.confidence
+    confidence = checked_confidence(value)
+    if confidence is None and value is not None:
+        _log.warning(
+            "the confidence of an answer of agent %r was set to %.80r and is left out: set"
+            " result.confidence to a number from 0 to 1",
+            run.agent.name,
+            value,
+        )
+    return confidence
+
+
 async def _grade(run: Run, at: At, grader: Grader, result: AgentResult) -> Graded:
     judge = run.judge_of_branch(at.branch) if at.branch else run.judge_model
     feedback = await grader.evaluate(run.query, result, default_model=judge)
     threshold = getattr(grader, "threshold", DEFAULT_THRESHOLD)
-    return graded(at, feedback, threshold, result.confidence)
+    return graded(at, feedback, threshold, confidence_of(run, result))
 
 
 async def _criterion(run: Run, at: At, criterion: Any, result: AgentResult) -> object:

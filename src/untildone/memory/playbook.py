@@ -108,7 +108,8 @@ class Playbook:
 
         Args:
             delta: What it teaches.
-            most: Most entries. New ones always find room, so that a full playbook still learns.
+            most: Most entries. The first new one always finds room, so that a full playbook still
+                learns; the others push out nothing that helped more often than it misled.
         """
         if self.knows(delta.run_id):
             return
@@ -133,18 +134,22 @@ class Playbook:
     def _make_room(
         self, taught: Mapping[str, PlaybookEntry], known: Mapping[str, PlaybookEntry], most: int
     ) -> None:
-        """Lets the least useful go, but nothing that was just taught as long as that has room."""
-        kept_first = list(taught)[:most]
-        rest = [
-            entry
-            for name, entry in known.items()
-            if name not in kept_first and _balance(entry) > _DROPPED_AT
+        """Keeps the best. What was just taught comes before the rest, but after what has helped.
+
+        Only the first lesson, and the first one that is new, come before all else.
+        """
+        new = [name for name in taught if name not in known]
+        useful = sorted(known.values(), key=_usefulness)[::-1]
+        ranked = [
+            *[*taught][:1],
+            *new[:1],
+            *(entry.id for entry in useful if _balance(entry) > 0),
+            *taught,
+            *(entry.id for entry in useful if _balance(entry) > _DROPPED_AT),
         ]
-        room = most - len(kept_first)
-        rest = sorted(rest, key=_usefulness)[max(0, len(rest) - room) :]
-        kept = {entry.id for entry in rest}.union(kept_first)
+        kept = [*dict.fromkeys(ranked)][:most]
         self.entries = [entry for name, entry in known.items() if name in kept]
-        self.entries += [replace(taught[name]) for name in kept_first if name not in known]
+        self.entries += [replace(taught[name]) for name in taught if name in kept and name in new]
 
 
 def _balance(entry: PlaybookEntry) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from untildone.domain.errors import ConfigError, GradingError
@@ -23,7 +22,7 @@ def checked_score(value: object) -> float:
     return float(value)
 
 
-def graded(at: At, feedback: object, threshold: float, confidence: object) -> Graded:
+def graded(at: At, feedback: object, threshold: float, confidence: float | None) -> Graded:
     """A grader's feedback as an event. ``converged=None`` means a score of ``threshold`` or more.
 
     Raises:
@@ -44,13 +43,13 @@ def graded(at: At, feedback: object, threshold: float, confidence: object) -> Gr
         tuple(str(issue) for issue in issues),
         str(feedback.suggestion or ""),
         converged=score >= threshold if converged is None else converged,
-        confidence=checked_confidence(confidence),
+        confidence=confidence,
     )
 
 
 def checked_confidence(value: object) -> float | None:
-    """A confidence that somebody set on a result, where it is a finite number."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+    """A confidence that somebody set on a result, where it is a real number in [0, 1]."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
         return float(value)
     return None
 

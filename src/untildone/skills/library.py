@@ -112,7 +112,7 @@ class SkillLibrary:
             mcps: MCP servers, found by their ``name``.
             skills: Skills; those in this library and in the registry are found as well.
             response_models: pydantic models, found by their names.
-            hooks: For the agents; needed where an agent had some.
+            hooks: For the agents, each of which gets those that it had; needed where one had some.
             model: For agents whose model was an object.
             only: The names of the skills to load; None: all.
             registry: What they are registered in; None: nothing.

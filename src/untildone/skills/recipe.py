@@ -198,7 +198,7 @@ class Recipe:
             mcps=[bindings.mcps[name] for name in self.mcps],
             skills=[skill for name in self.skills if (skill := bindings.skills(name))],
             extra_params=settings.get("extra_params") or {},
-            hooks=bindings.hooks,
+            hooks=self._hooks_of(bindings),
             response_model=bindings.response_models.get(self.response_model),
             retry_policy=_retry_policy(settings.get("retry")),
             fallback_chain=FallbackChain(chain) if (chain := settings.get("fallback")) else None,
@@ -206,6 +206,12 @@ class Recipe:
             **{name: settings[name] for name in _PLAIN if name in settings},
         )
         return DistilledSkill(self.name, self.description, agent)
+
+    def _hooks_of(self, bindings: Bindings) -> AgentHooks | None:
+        """Those that its agent had; what was given for another skill is not for this one."""
+        if not self.hooks:
+            return None
+        return AgentHooks(**{name: getattr(bindings.hooks, name) for name in self.hooks})
 
 
 def _settings(agent: Agent) -> dict[str, Any]:
