@@ -63,7 +63,7 @@ clean: ## Remove .venv, caches and build results
 # ── Set-up ───────────────────────────────────────────────────────────────────────────────────────
 
 $(READY): pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing into $(VENV): once, 600 MB on disk, half a minute on a fast line …"
+	@echo "Installing into $(VENV): once, 720 MB on disk, half a minute on a fast line …"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip
 	@$(PIP) install -qq -c constraints.txt pip
 	@$(PIP) install -qq -c constraints.txt --build-constraint constraints.txt \

@@ -31,7 +31,9 @@ def fixer() -> Agent:
         ),
         "The total counts all pieces, and the discount begins at 100.",
     ]
-    return Agent("fixer", ScriptedModel(script), system_prompt="You repair Python packages.")
+    return Agent(
+        "fixer", ScriptedModel(script, then="repeat"), system_prompt="You repair Python packages."
+    )
 
 
 def hopeless() -> Agent:

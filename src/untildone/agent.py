@@ -249,7 +249,8 @@ class LoopConfig:
             return
         msg = (
             f"LoopConfig.verifier must be a Verifier, not {verifier!r:.80};"
-            " for a plain function use Verifier(VerifierConfig(evaluate_fn=...)) or convergence_fn"
+            " give Verifier(config); for a plain function use"
+            " Verifier(VerifierConfig(evaluate_fn=...)) or convergence_fn"
         )
         raise ConfigError(msg)
 

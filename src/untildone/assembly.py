@@ -68,7 +68,7 @@ async def resume_run(agent: Agent, log: Log, approvals: Approvals, options: Opti
     if isinstance(started, RunStarted):
         options = replace(options, agent_id=started.agent_id)
     entrance = Entrance(agent, "" if started is None else started.at.run, options)
-    return await entrance.watch(partial(_resume, entrance, events, approvals))
+    return await entrance.watch(partial(_resume, entrance, events, approvals, _shown(log)))
 
 
 def _events_of(log: Any) -> list[LogEvent]:
@@ -97,7 +97,7 @@ async def _start(entrance: Entrance, messages: Messages) -> AgentResult:
         return await ended_properly(run, _refined(run, opened, started))
 
 
-def _beginning_of(log: Log, approvals: Approvals) -> RunStarted:
+def _beginning_of(log: Log, approvals: Approvals, given: str) -> RunStarted:
     """The first event of a log that can be resumed.
 
     Raises:
@@ -107,7 +107,7 @@ def _beginning_of(log: Log, approvals: Approvals) -> RunStarted:
     started = log[0] if log else None
     if not isinstance(started, RunStarted):
         raise ResumeError(
-            f"the log cannot be read, it is {_shown_log(log)}: give the events of one run as a list"
+            f"the log cannot be read, it is {given}: give the events of one run as a list"
             " that begins with RunStarted; dicts become events by event_from_dict"
         )
     runs = {event.at.run for event in log}
@@ -123,7 +123,7 @@ def _beginning_of(log: Log, approvals: Approvals) -> RunStarted:
     return started
 
 
-def _shown_log(log: object) -> str:
+def _shown(log: object) -> str:
     if isinstance(log, Sequence) and not isinstance(log, str | bytes):
         first: object = next(iter(cast("Sequence[object]", log)), None)
         return "an empty list" if first is None else f"a list that begins with {first!r:.80}"
@@ -140,8 +140,8 @@ def _difference(started: RunStarted, agent: Agent, model: str) -> str:
     return f" ({'; '.join(parts)})" if parts else ""
 
 
-async def _resume(entrance: Entrance, log: Log, approvals: Approvals) -> AgentResult:
-    started = _beginning_of(log, approvals)
+async def _resume(entrance: Entrance, log: Log, approvals: Approvals, given: str) -> AgentResult:
+    started = _beginning_of(log, approvals, given)
     agent = entrance.agent
     async with AsyncExitStack() as opened:
         model, tools, specs = await _ports(entrance, opened)

@@ -123,11 +123,18 @@ def test_the_task_is_the_argument_or_stdin(tmp_path, args, stdin, task: str):
     assert result.stdout == f"{task!r}\n"
 
 
-@pytest.mark.parametrize(("args", "stdin"), [([], ""), (["-"], " \n"), (["  "], "ignored")])
-def test_an_empty_task_is_refused(tmp_path, args: list[str], stdin: str):
+@pytest.mark.parametrize(
+    ("args", "stdin", "said"),
+    [
+        ([], "", "nothing came through the pipe"),
+        (["-"], " \n", "nothing came through the pipe"),
+        (["  "], "ignored", "TASK is empty"),
+    ],
+)
+def test_an_empty_task_is_refused(tmp_path, args: list[str], stdin: str, said: str):
     result = untildone("run", "--agent", agent_file(tmp_path, ECHO), *args, stdin=stdin)
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: TASK is empty; write it in quotes, or pipe it in\n")
+    assert result.stderr.startswith(f"error: {said}; write TASK in quotes, or pipe it in\n")
 
 
 # ── Every ending has its status ──────────────────────────────────────────────────────────────────
@@ -211,7 +218,7 @@ GRADED = "from untildone import VerifierFeedback, LoopOutcome\n"
 )
 def test_each_exit_reason_has_its_status(tmp_path, reason, status, body, options):
     result = untildone("run", "x", "--agent", agent_file(tmp_path, body), *options)
-    assert f"{reason}: " in result.stderr.splitlines()[-1 if status not in (1, 7, 8) else -2]
+    assert f"{reason}: " in result.stderr.splitlines()[-1 if status not in (1, 8) else -2]
     assert result.exit_code == status
     assert "Traceback" not in result.stderr
 
@@ -431,7 +438,7 @@ def test_the_drafts_can_be_followed_without_a_terminal(tmp_path: Path):
         ("marker:DONE", "marker 'DONE'"),
         ("command:true", "command `true`"),
         ("judge:It is short", "judge 'It is short'"),
-        ("regex:^D", "regex '^D'"),
+        ("regex:^D", "regex `^D`"),
         ("schema:s.json", "schema s.json"),
     ],
 )
@@ -473,7 +480,7 @@ def test_the_first_line_of_a_definition_says_until_when(tmp_path: Path):
     with provider(said("hi")) as server:
         env = without_provider_settings(OPENAI_BASE_URL=server.url)
         result = untildone("run", str(definition), "x", env=env)
-    assert result.stderr.splitlines()[0] == "openai/test-1 · until marker 'hi' and regex 'h.'"
+    assert result.stderr.splitlines()[0] == "openai/test-1 · until marker 'hi' and regex `h.`"
     assert "  » hi\n" in result.stderr
 
 
@@ -508,11 +515,52 @@ def test_a_schema_that_is_none_is_refused(tmp_path: Path, content: str, said: st
     assert result.stderr.startswith(f"error: --until schema:{tmp_path}/s.json: the file is no ")
 
 
-def test_a_command_that_is_nowhere_is_warned_of(tmp_path: Path):
+def test_a_command_that_is_nowhere_is_refused_before_anything_runs(tmp_path: Path):
     options = ["-u", "command:pytset -q", "--max-iterations", "1"]
     result = untildone("run", "x", "--agent", scripted(tmp_path, "'hi'"), *options)
-    assert "warning: --until command: 'pytset' is not on the PATH\n" in result.stderr
+    assert result.stderr.startswith("error: --until command: 'pytset' is not on the PATH, so")
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("command", ["cd /", "test -d /", "readonly X=1", "X=1 true", "true"])
+def test_words_of_the_shell_are_no_missing_programs(tmp_path: Path, command: str):
+    agent = scripted(tmp_path, "'hi'")
+    assert untildone("run", "x", "--agent", agent, "-u", f"command:{command}").exit_code == 0
+
+
+def test_a_module_that_is_nowhere_is_warned_of(tmp_path: Path):
+    options = ["-u", "command:python3 -m no_such_module_here -q", "--max-iterations", "1"]
+    result = untildone("run", "x", "--agent", scripted(tmp_path, "'hi'"), *options)
+    assert "python3 has no module 'no_such_module_here'; unless the agent" in result.stderr
     assert result.exit_code == 3
+
+
+def test_a_marker_that_the_task_names_is_not_told_again(tmp_path: Path):
+    body = """
+    agent = Agent("a", ScriptedModel(lambda seen: str(len(seen.messages)) + "DONE"))
+    """
+    agent = agent_file(tmp_path, body)
+    result = untildone("run", "Reply with DONE", "--agent", agent, "-u", "marker:DONE")
+    assert result.stdout == "1DONE\n"
+
+
+def test_an_echo_of_what_we_told_does_not_end_the_run(tmp_path: Path):
+    body = """
+    def echo(seen):
+        told = seen.messages[0 if seen.index == 0 else -1]["content"]
+        return "ALL DONE" if seen.index == 2 else told
+    agent = Agent("a", ScriptedModel(echo))
+    """
+    agent = agent_file(tmp_path, body)
+    result = untildone("run", "x", "--agent", agent, "-u", "marker:DONE")
+    assert (result.stdout, result.exit_code) == ("ALL DONE\n", 0)
+    assert "3 iterations" in result.stderr
+
+
+def test_quiet_says_a_failure_on_one_line(tmp_path: Path):
+    agent = scripted(tmp_path, "ValueError('broken')")
+    result = untildone("run", "x", "-q", "--agent", agent)
+    assert (result.stderr.count("\n"), "ValueError: broken" in result.stderr) == (1, True)
 
 
 # ── Agents and tools of files ────────────────────────────────────────────────────────────────────
@@ -535,7 +583,7 @@ def test_a_file_may_import_its_neighbours(tmp_path: Path):
         ("agents.py", "write FILE.py:NAME"),
         ("missing.py:agent", "does not exist; give a Python file"),
         ("agents.py:nobody", "there is no such name; name an Agent of agents.py (it has ada, bob)"),
-        ("agents.py:number", "that is a int; name an Agent of agents.py (it has ada, bob)"),
+        ("agents.py:number", "that is an int; name an Agent of agents.py (it has ada, bob)"),
         ("agents.py:fails", "calling it raised ValueError: no"),
         ("raises.py:agent", "could not be imported: ZeroDivisionError: division by zero (line 2)"),
         ("imports.py:agent", "ModuleNotFoundError: No module named 'not_there' (line 1)"),

@@ -32,7 +32,8 @@ class _Commands(click.Group):
             sys.exit(USAGE)
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx is not None else "untildone"
-            _say(f"error: {error.format_message()}\n{command} --help shows what can be given")
+            said = " ".join(error.format_message().split())  # click lists choices line by line
+            _say(f"error: {said}\n{command} --help shows what can be given")
             sys.exit(USAGE)
         except click.ClickException as error:
             error.show()
@@ -172,24 +173,30 @@ def run(
     TASK is read from stdin where it is - or left out. The answer goes to stdout, progress to
     stderr. The exit status is 0 only if the work is done.
     """  # noqa: D301  the \b is click's mark for lines to leave alone
-    from untildone.cli.plan import RunOptions, plan_run
+    from untildone.cli.plan import RunOptions, plan_run, tell_conditions
     from untildone.cli.running import run_plan
 
     view = chosen_view(as_json=as_json, quiet=quiet)
     if options["agent"] and ctx.get_parameter_source("model") is ParameterSource.ENVIRONMENT:
         options["model"] = None  # a default for all runs is no wish to change this agent
     plan = plan_run(RunOptions(**options))
-    _warn_of_unknown_programs(plan.untils)
-    ctx.exit(run_plan(plan, read_task(task), view))
+    _look_for_programs(plan.untils)
+    given = read_task(task)
+    ctx.exit(run_plan(tell_conditions(plan, given), given, view))
 
 
-def _warn_of_unknown_programs(untils: Any) -> None:
-    from untildone.cli.until import unknown_program
+def _look_for_programs(untils: Any) -> None:
+    from untildone.cli.until import check_program, missing_module
 
     for until in untils:
-        program = unknown_program(until)
-        if program is not None:
-            _say(f"warning: --until command: {program!r} is not on the PATH")
+        check_program(until)
+        missing = missing_module(until)
+        if missing is not None:
+            python, module = missing
+            _say(
+                f"warning: --until command: {python} has no module {module!r}; unless the agent is"
+                f" to write it, install it first: {python} -m pip install {module}"
+            )
 
 
 def _say(line: str) -> None:

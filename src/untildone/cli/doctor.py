@@ -215,6 +215,8 @@ def _examined(provider: Provider, *, offline: bool) -> Finding:
         return Finding(provider.name, "problem", str(error), is_model=True)
     address: str = getattr(model, "base_url", provider.base_url)
     where = f"{f'key in {key_variable}' if key_variable else 'no key'}, {address}"
+    if key_variable is None and not provider.needs_key:
+        where = address
     if offline:
         state: State = "ok" if provider.needs_key else "missing"
         return Finding(provider.name, state, f"{where}, not asked", is_model=True)

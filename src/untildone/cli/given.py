@@ -27,9 +27,11 @@ def read_task(given: str | None) -> str:
     """The task: the argument, or stdin where it is ``-`` or left out."""
     if given is None and sys.stdin.isatty():
         raise click.UsageError("no TASK; write it in quotes, or pipe it in")
-    text = _stdin() if given is None or given == "-" else given
+    is_piped = given is None or given == "-"
+    text = _stdin() if is_piped else str(given)
     if not text.strip():
-        raise click.UsageError("TASK is empty; write it in quotes, or pipe it in")
+        what = "nothing came through the pipe" if is_piped else "TASK is empty"
+        raise click.UsageError(f"{what}; write TASK in quotes, or pipe it in")
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

@@ -11,6 +11,7 @@ from untildone.agent import CODING, SIMPLE, Agent, LoopConfig, RetryPolicy
 from untildone.assembly import collect, resolve
 from untildone.cli.until import Surroundings, Until, read_until
 from untildone.cli.user_code import load_agent, load_tools
+from untildone.criteria import CompletionMarker
 from untildone.domain.errors import ConfigError
 
 _ALONE: Final = (
@@ -62,7 +63,6 @@ def plan_run(options: RunOptions) -> Plan:
         tools=[*agent.tools, *_added_tools(options)],
         max_turns=options.max_turns or agent.max_turns,
         max_tokens=options.max_tokens or agent.max_tokens,
-        system_prompt=_told(agent.system_prompt, untils),
         loop_config=_loop(agent.loop_config, untils, options),
     )
     _check_models(agent, options)
@@ -99,13 +99,23 @@ def _added_tools(options: RunOptions) -> list[Any]:
     return added
 
 
-def _told(system_prompt: str, untils: Sequence[Until]) -> str:
-    """The system prompt with the conditions, which an agent cannot meet without knowing them."""
-    if not untils:
-        return system_prompt
-    listed = "\n".join(f"- {until.told}" for until in untils)
-    head = f"{system_prompt}\n\n" if system_prompt else ""
-    return f"{head}Your work is checked when you stop, and counts as done only if:\n{listed}"
+def tell_conditions(plan: Plan, task: str) -> Plan:
+    """The plan with the conditions in the system prompt: nobody meets what he does not know.
+
+    A marker that the task names is not told again: a small model repeats what it is told.
+    """
+    untold = [until for until in plan.untils if not _is_named(until, task)]
+    if not untold:
+        return plan
+    listed = "\n".join(f"- {until.told}" for until in untold)
+    own = plan.agent.system_prompt
+    head = f"{own}\n\n" if own else ""
+    told = f"{head}Your work is checked when you stop, and counts as done only if:\n{listed}"
+    return replace(plan, agent=replace(plan.agent, system_prompt=told))
+
+
+def _is_named(until: Until, task: str) -> bool:
+    return isinstance(until.criterion, CompletionMarker) and until.criterion.marker in task
 
 
 def _loop(

@@ -46,6 +46,7 @@ class TerminalView:
         self._ceiling = 0
         self._last_purpose: Purpose = "worker"
         self._unread = ""
+        self._last_cause = ""
 
     def started(self, plan: Plan) -> None:
         """Says what is run, and until when."""
@@ -108,7 +109,7 @@ class TerminalView:
                 self._line(f"  ← denied: {in_short(data['result'], self._width)}", "yellow")
             case EventType.RETRY_ATTEMPT:
                 wait = f"in {data['delay']:.1f} s: " if data["delay"] else ""
-                self._line(f"  ! trying again {wait}{one_line(data['error'], 300)}", "yellow")
+                self._line(f"  ! trying again {wait}{self._cause(data['error'])}", "yellow")
             case EventType.FALLBACK_TRIGGERED:
                 text = f"{data['to_model']} takes over: {one_line(data['error'], 300)}"
                 self._line(f"  ! {text}", "yellow")
@@ -142,8 +143,14 @@ class TerminalView:
             case _:
                 return
 
+    def _cause(self, error: str) -> str:
+        """Why a call is tried again: in whole the first time, then only that it is the same."""
+        is_known, self._last_cause = error == self._last_cause, error
+        return "the same error" if is_known else one_line(error, 300)
+
     def _replied(self, event: ModelCallReplied) -> None:
         """Shows the beginning of a draft; keeps what a judge said when asked once more."""
+        self._last_cause = ""
         asked_again = event.purpose == "repair" and self._last_purpose == "judge"
         self._unread = event.message.text if asked_again else ""
         self._last_purpose = event.purpose

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
+import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +17,7 @@ from untildone.agent import criterion_name
 from untildone.criteria import AiJudge, Command, CompletionMarker, JsonSchema, Regex
 from untildone.criteria.linear_regex import LinearRegex
 from untildone.domain.errors import ConfigError
+from untildone.domain.grading import CriterionContext, CriterionVerdict
 
 FORMS: Final = "marker:TEXT, command:CMD, schema:FILE, judge:TEXT or regex:PATTERN"
 
@@ -72,39 +75,114 @@ def shown_condition(criterion: Any) -> str:
         case AiJudge():
             return f"judge {'; '.join(criterion.criteria)!r}"
         case Regex():
-            return f"regex {criterion.pattern.pattern!r}"
+            return f"regex `{criterion.pattern.pattern}`"
         case LinearRegex():
-            return f"regex {criterion.pattern!r}"
+            return f"regex `{criterion.pattern}`"
         case _:
             return criterion_name(criterion)
 
 
-def unknown_program(until: Until) -> str | None:
-    """The name of the program of a plain command that is nowhere to be found."""
+def check_program(until: Until) -> None:
+    """Refuses a command whose program is nowhere: it would fail after each iteration, unread.
+
+    Only a plain first word is looked at. A path may be what the agent is to write.
+
+    Raises:
+        ConfigError: Neither the PATH nor the shell knows the program.
+    """
+    words = _words(until)
+    if not words or not _is_plain(words[0]) or shutil.which(words[0]) or _shell_knows(words[0]):
+        return
+    raise ConfigError(
+        f"--until command: {words[0]!r} is not on the PATH, so the check could never pass; install"
+        " it, or correct the command"
+    )
+
+
+def missing_module(until: Until) -> tuple[str, str] | None:
+    """The Python and the module of ``python -m MODULE``, where that Python has no such module.
+
+    That is no fault: it may be what the agent is to write.
+    """
+    match _words(until):
+        case [python, "-m", module, *_] if python.startswith("python"):
+            pass
+        case _:
+            return None
+    name = module.partition(".")[0]
+    look = f"import importlib.util as u, sys; sys.exit(7 * (u.find_spec({name!r}) is None))"
+    return (python, name) if _status([python, "-c", look], until.criterion.cwd) == _ABSENT else None
+
+
+_ABSENT: Final = 7
+_LOOKING_S: Final = 10.0
+
+
+def _words(until: Until) -> list[str]:
     criterion = until.criterion
     if not isinstance(criterion, Command) or not isinstance(criterion.command, str):
-        return None
+        return []
     try:
-        word = shlex.split(criterion.command)[0]
-    except (ValueError, IndexError):
-        return None
-    is_plain = word.replace("-", "").replace("_", "").replace(".", "").isalnum()
-    if not is_plain or word in _SHELL_WORDS or shutil.which(word):
-        return None
-    return word
+        return shlex.split(criterion.command)
+    except ValueError:
+        return []
 
 
-_SHELL_WORDS: Final = frozenset(
-    "alias bg case cd command eval exec exit export for function if set source test trap type "  # noqa: SIM905  a list would be 26 lines
-    "ulimit umask unset until while . : true false".split()
-)
+def _is_plain(word: str) -> bool:
+    return word.replace("-", "").replace("_", "").replace(".", "").replace("+", "").isalnum()
+
+
+def _shell_knows(word: str) -> bool:
+    """Whether it is a word of the shell's own, such as ``cd``; where nobody can tell, it may be."""
+    look = ["/bin/sh", "-c", f"command -v -- {word}"]
+    return os.name == "posix" and _status(look, None) in (0, None)
+
+
+def _status(command: list[str], cwd: str | Path | None) -> int | None:
+    """The exit status; None where it could not be run to its end."""
+    try:
+        done = subprocess.run(  # noqa: S603  no shell, and words that were looked at
+            command,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_LOOKING_S,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.returncode
+
+
+class _Marker(CompletionMarker):
+    """A marker that does not count where the answer only repeats what we have told of it."""
+
+    __slots__ = ()
+
+    def evaluate(self, ctx: CriterionContext) -> CriterionVerdict:
+        """Looks for the marker outside of our own sentences."""
+        text = ctx.result.text
+        refused = super().evaluate(_with_text(ctx, ""))
+        ours = [_marker_told(self.marker), refused.feedback or ""]
+        for sentence in (part for each in ours for part in each.split(". ")):
+            text = text.replace(sentence.removesuffix("."), "")
+        return super().evaluate(_with_text(ctx, text))
+
+
+def _with_text(ctx: CriterionContext, text: str) -> CriterionContext:
+    return replace(ctx, result=replace(ctx.result, text=text))
+
+
+def _marker_told(marker: str) -> str:
+    return (
+        f"Your answer must contain {marker!r}: write it once all of the task is done, not before."
+    )
 
 
 def _marker(text: str, _around: Surroundings) -> Until:
     return Until(
-        criterion=CompletionMarker(text),
-        told=f"Your answer must contain {text!r}: write it once all of the task is done, not"
-        " before.",
+        criterion=_Marker(text),
+        told=_marker_told(text),
     )
 
 
@@ -153,7 +231,7 @@ def _regex(text: str, _around: Surroundings) -> Until:
         raise ConfigError(f"--until regex:{text}: no regular expression: {error}") from error
     return Until(
         criterion=Regex(text),
-        told=f"Your answer must match the regular expression {text!r}.",
+        told=f"Your answer must match the regular expression `{text}`.",
     )
 
 

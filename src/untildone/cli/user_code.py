@@ -35,8 +35,12 @@ def load_agent(where: str) -> Agent:
         return found
     agents = [key for key, value in vars(module).items() if isinstance(value, Agent)]
     known = f"it has {', '.join(agents)}" if agents else "it has none"
-    problem = "there is no such name" if found is None else f"that is a {type(found).__name__}"
+    problem = "there is no such name" if found is None else f"that is {_a(type(found).__name__)}"
     raise ConfigError(f"--agent {where!r}: {problem}; name an Agent of {file} ({known})")
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiouAEIOU' else 'a'} {noun}"
 
 
 def load_tools(file: str) -> list[Any]:

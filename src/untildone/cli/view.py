@@ -63,7 +63,7 @@ class QuietView:
         write_answer(outcome.text)
         words = cut_in_words(outcome) if outcome.is_done else ending_in_words(outcome)
         if words:
-            sys.stderr.write(f"{words}\n")
+            sys.stderr.write(f"{' · '.join(line.strip() for line in words.splitlines())}\n")
 
     def close(self) -> None:
         """Has nothing to close."""
@@ -157,8 +157,8 @@ def cut_in_words(outcome: Outcome) -> str:
 
 def cause_in_words(outcome: Outcome) -> str:
     """What failed, where something did; ``""`` otherwise."""
-    if outcome.reason is ExitReason.CANCELLED:
-        return ""
+    if outcome.reason in (ExitReason.CANCELLED, ExitReason.UNSATISFIED):
+        return ""  # the reason says it all
     if outcome.error is not None:
         return shown_text(in_words(outcome.error))
     error = outcome.result.error if outcome.result is not None else None
@@ -184,6 +184,7 @@ def _facts(result: AgentResult) -> list[str]:
 _MORE: Final = {
     ExitReason.MAX_ITERATIONS: "--max-iterations",
     ExitReason.MAX_TURNS: "--max-turns",
+    ExitReason.UNSATISFIED: "--max-iterations",
 }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from untildone.domain.errors import ConfigError
 from untildone.domain.messages import Message, ToolCall
 from untildone.domain.requests import DeltaSink, ModelReply, ModelRequest, TextDelta
 from untildone.domain.usage import Usage
@@ -54,6 +55,9 @@ class ScriptedModel:
 
     Attributes:
         requests: What it was asked, in order.
+
+    Raises:
+        ConfigError: The script is one text; a list of lines is meant.
     """
 
     def __init__(
@@ -65,6 +69,11 @@ class ScriptedModel:
         latency_s: float = 0.0,
         then: str = "fail",
     ) -> None:
+        if isinstance(script, str):
+            raise ConfigError(
+                f"ScriptedModel's script is the text {script!r:.80}; give a list of lines:"
+                f" ScriptedModel([{script!r:.80}])"
+            )
         if callable(script):
             self._lines: list[Line] = [script]
             then = "repeat"
@@ -109,8 +118,10 @@ class ScriptedModel:
             return self._lines[index]
         if self._then == "repeat" and self._lines:
             return self._lines[-1]
+        count = len(self._lines)
         msg = (
-            f"the script of {self._name!r} has {len(self._lines)} lines, but the model was called"
+            f"the script of {self._name!r} has {count} line{'' if count == 1 else 's'}, but the"
+            " model was called"
             f" {index + 1} times; add a line, or use then='repeat'"
         )
         raise AssertionError(msg)
