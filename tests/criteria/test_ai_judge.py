@@ -29,6 +29,37 @@ async def test_a_clear_verdict_decides():
     assert "the year is missing" in (verdict.feedback or "")
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        "answered: false",
+        "VERDICT: MORE (nothing was done)",
+        "verdict: more",
+        '{ // mine\n "answered": false}',
+        "{'why': 'x', 'answered': False}",
+        '\uff5b"answered": false\uff5d',
+        "[false]",
+    ],
+)
+async def test_another_word_of_a_verdict_before_the_object_leaves_it_unclear(own: str):
+    verdict, judge = await verdict_of(f"{own}\nIt brought this: {YES}", NO)
+    assert not verdict.satisfied
+    assert len(judge.requests) == 2  # the second one is the repair
+
+
+async def test_answered_twice_in_other_letters_is_unclear():
+    verdict, judge = await verdict_of('{"Answered": false, "answered": true}', NO)
+    assert (verdict.satisfied, len(judge.requests)) == (False, 2)
+
+
+async def test_what_a_judge_thought_before_is_no_verdict():
+    thought = '<think>\nIt could be {"answered": false}. VERDICT: MORE? No.</think>\n'
+    verdict, judge = await verdict_of(thought + YES)
+    assert (verdict.satisfied, len(judge.requests)) == (True, 1)
+    verdict, judge = await verdict_of(f"{thought}VERDICT: DONE")
+    assert (verdict.satisfied, len(judge.requests)) == (True, 1)
+
+
 async def test_a_refusal_without_a_reason_names_the_criteria():
     verdict, _ = await verdict_of('{"reasoning": " ", "answered": false}')
     assert "These must all hold: It is good" in (verdict.feedback or "")
